@@ -1,0 +1,40 @@
+"""Curvature: what every search and update asks of a Hessian H, and never the N×N matrix itself."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from .fisher import Fisher
+
+__all__ = ["Curvature", "Fisher"]
+
+
+class Curvature(Protocol):
+    """A positive definite n×n matrix H, known through its actions. Vectors are in float64."""
+
+    notes: list[str]
+    """What had to be repaired, such as a raised damping, in words for the user."""
+
+    @property
+    def size(self) -> int:
+        """n."""
+
+    def product(self, x: Tensor) -> Tensor:
+        """H x."""
+
+    def diagonal(self) -> Tensor:
+        """The n entries H_ii."""
+
+    def submatrix(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The few entries H_ij with i in `rows` and j in `columns`."""
+
+    def solve(self, b: Tensor) -> Tensor:
+        """H⁻¹ b."""
+
+    def inverse_diagonal(self) -> Tensor:
+        """The n entries [H⁻¹]_ii."""
+
+    def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
+        """Return the minimiser of ½dᵀHd + aᵀd over all d with d = `step` on P (CBS-U)."""

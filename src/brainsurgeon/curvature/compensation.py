@@ -1,0 +1,86 @@
+"""CBS-U on a low-rank block: how the kept weights make up for the pruned ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .conjugate import conjugate_gradients
+from .streaming import combine, project
+
+if TYPE_CHECKING:
+    from .fisher import Fisher
+
+FACTOR_BYTES = 256 << 20
+"""A factor for an update may always take this much, and more only up to a share of the gradients' own bytes."""
+FACTOR_SHARE = 0.3
+
+
+class Compensation:
+    """CBS-U: (G_SᵀG_S/K + λI) d_S = −(G_SᵀG_P/K) d_P − a_S (section 6 of the paper, with its slip mended).
+
+    For a = 0 and K ≤ |S| this is d_S = −G_Sᵀ(KλI + G_SG_Sᵀ)⁻¹G_P d_P, which loses nothing to cancellation.
+    Where even the smaller factor would take too much memory, conjugate gradients read G instead.
+    """
+
+    def __init__(self, fisher: "Fisher", pruned: Tensor, linear: Tensor | None):
+        self._fisher, self._pruned, self._linear = fisher, pruned, linear
+        self._kept = (~pruned).nonzero().squeeze(1)
+        side = min(fisher.rows, self._kept.numel())
+        allowed = max(FACTOR_BYTES, FACTOR_SHARE * fisher.columns.numel() * fisher.columns.element_size())
+        if fisher.columns.is_cuda:
+            allowed = max(allowed, torch.cuda.mem_get_info(fisher.columns.device)[0] / 4)
+        self._factor = fisher.factor(self._kept) if 2 * 8 * side**2 <= allowed else None
+
+    def __call__(self, step: Tensor) -> Tensor:
+        """Return the best d with d = `step` on P."""
+        fisher, kept = self._fisher, self._kept
+        full = torch.where(self._pruned, step, 0.0)
+        force = combine(fisher.columns, full)  # G_P d_P, a K-vector
+        extra = None if self._linear is None else self._linear[kept]
+        if self._factor is None:
+            full[kept] = self._iterate(force, extra)
+            return full
+        full[kept] = self._apply(force, extra)
+        # One step of refinement: the Gram matrix was summed in the storage's precision.
+        residual = -(fisher.product(full)[kept] if extra is None else fisher.product(full)[kept] + extra)
+        full[kept] += self._apply(None, -residual)
+        return full
+
+    def _apply(self, force: Tensor | None, extra: Tensor | None) -> Tensor:
+        """Solve H_SS d = −G_Sᵀ force/K − extra with the factor at hand."""
+        fisher, factor, kept = self._fisher, self._factor, self._kept
+        assert factor is not None
+        if kept.numel() < fisher.rows:
+            b = torch.zeros(kept.numel(), dtype=torch.float64, device=kept.device)
+            b = b if force is None else b - self._kept_project(force) / fisher.rows
+            return factor.solve(b if extra is None else b - extra)
+        inner_force = torch.zeros(fisher.rows, dtype=torch.float64, device=kept.device)
+        inner_force = inner_force if force is None else inner_force - force
+        if extra is None:
+            return self._kept_project(factor.solve(inner_force))
+        inner_force = inner_force + self._kept_combine(extra) / factor.damping
+        return self._kept_project(factor.solve(inner_force)) - extra / factor.damping
+
+    def _iterate(self, force: Tensor, extra: Tensor | None) -> Tensor:
+        fisher = self._fisher
+        b = -self._kept_project(force) / fisher.rows
+        b = b if extra is None else b - extra
+
+        def product(x: Tensor) -> Tensor:
+            return self._kept_project(self._kept_combine(x)) / fisher.rows + fisher.damping * x
+
+        solution, note = conjugate_gradients(product, b, fisher.diagonal()[self._kept])
+        if note:
+            fisher.notes.append(note)
+        return solution
+
+    def _kept_project(self, r: Tensor) -> Tensor:
+        return project(self._fisher.columns, r)[self._kept]
+
+    def _kept_combine(self, x: Tensor) -> Tensor:
+        full = torch.zeros(self._fisher.size, dtype=torch.float64, device=x.device)
+        full[self._kept] = x
+        return combine(self._fisher.columns, full)

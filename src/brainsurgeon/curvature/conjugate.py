@@ -1,0 +1,36 @@
+"""Conjugate gradients with a diagonal preconditioner, for systems too large to factor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+TOLERANCE = 1e-5
+MOST_ITERATIONS = 500
+
+
+def conjugate_gradients(
+    product: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor, tolerance: float = TOLERANCE
+) -> tuple[Tensor, str | None]:
+    """Solve Hx = b to a relative residual; return x and a note where it was not reached."""
+    x = torch.zeros_like(b)
+    residual = b.clone()
+    goal = tolerance * float(b.norm())
+    if goal == 0.0:
+        return x, None
+    scaled = residual / diagonal
+    direction, energy = scaled, residual @ scaled
+    for _ in range(MOST_ITERATIONS):
+        image = product(direction)
+        length = energy / (direction @ image)
+        x += length * direction
+        residual -= length * image
+        if float(residual.norm()) <= goal:
+            return x, None
+        scaled = residual / diagonal
+        energy, before = residual @ scaled, energy
+        direction = scaled + (energy / before) * direction
+    reached = float(residual.norm() / b.norm())
+    return x, f"the update was solved to a relative residual of {reached:.1e} only (asked for {tolerance:.0e})"

@@ -1,0 +1,23 @@
+"""Progress as plain events: bars, logs and traces all hang on one callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something happened: `done` of `total` units of `stage`, with what was measured there."""
+
+    stage: str
+    done: int
+    total: int | None = None
+    values: dict[str, float] = field(default_factory=dict)
+
+
+Callback = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """Take no notice of an event."""

@@ -1,0 +1,164 @@
+"""The K×N matrix G of gradients: one row per sample, or per mini-batch.
+
+The floor is one forward and backward pass a sample and one write of K·N numbers; rows come in batches from
+`torch.func`, straight into the one matrix that is ever made.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+
+from .batches import Batch, batch_size, map_tensors, regroup
+from .errors import BrainsurgeonError
+from .events import Callback, Event, silent
+from .loss import BatchLoss
+from .weights import PrunableWeights
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}
+"""Rows taken at once fill at most this much; on a CPU the chunk should stay near its caches."""
+MOST_ROWS = 256
+
+Parameters = dict[str, Tensor]
+Rows = Callable[[Parameters, Batch], Parameters]
+"""From weights and C groups of samples to the C gradients, by parameter name."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gᵀ, with a note for the user where the usual way could not be taken.
+
+    The gradients of one weight lie together (N rows of K numbers), so that a search can pick up a few weights, and
+    a block of weights is a plain slice.
+    """
+
+    columns: Tensor
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """K."""
+        return self.columns.shape[1]
+
+
+def collect_gradients(
+    batch_loss: BatchLoss,
+    weights: PrunableWeights,
+    batches: Iterable[Batch],
+    num_gradients: int,
+    gradient_batch: int = 1,
+    dtype: torch.dtype = torch.float32,
+    notify: Callback = silent,
+) -> Gradients:
+    """Collect K = `num_gradients` rows; row k is the gradient of the mean loss of `gradient_batch` samples.
+
+    Fewer rows come back where the data ends early. The model must be in eval mode.
+    """
+    parameters = {f"model.{name}": batch_loss.model.get_parameter(name).detach() for name in weights.names}
+    device = next(iter(parameters.values())).device
+    pieces = regroup(batches, _chunk_rows(weights.size, device) * gradient_batch)
+    chunks = filter(None, (_split_groups(piece, gradient_batch) for piece in pieces))
+    first = next(chunks, None)
+    if first is None:
+        raise BrainsurgeonError(
+            f"the data gave no gradient: it is empty, or holds fewer than gradient_batch={gradient_batch} samples"
+        )
+    rows, notes = choose_rows(batch_loss, parameters, first)
+    columns = torch.empty(weights.size, num_gradients, dtype=dtype, device=device)
+    filled = 0
+    for groups in itertools.chain([first], chunks):
+        groups = map_tensors(lambda tensor, left=num_gradients - filled: tensor[:left], groups)
+        count = batch_size(groups)
+        _write(columns[:, filled : filled + count], _in_halves(rows, parameters, groups), weights, filled)
+        filled += count
+        notify(Event("gradients", filled, num_gradients))
+        if filled == num_gradients:
+            break
+    return Gradients(columns[:, :filled], notes)
+
+
+def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) -> tuple[Rows, tuple[str, ...]]:
+    """Choose batched gradients where `torch.func` can transform the model and agrees with autograd, else a loop."""
+
+    def loss(parameters: Parameters, group: Batch) -> Tensor:
+        return functional_call(batch_loss, parameters, (group,))
+
+    def one_by_one(parameters: Parameters, groups: Batch) -> Parameters:
+        rows = [_autograd(loss, parameters, map_tensors(lambda t, k=k: t[k], groups)) for k in range(batch_size(groups))]
+        return {name: torch.stack([row[name] for row in rows]) for name in parameters}
+
+    batched = vmap(grad(loss), in_dims=(None, 0))
+    probe = map_tensors(lambda tensor: tensor[:2], groups)
+    expected = one_by_one(parameters, probe)
+    try:
+        found = batched(parameters, probe)
+    except BrainsurgeonError:
+        raise
+    except Exception as problem:  # noqa: BLE001  torch.func raises all kinds for what it cannot transform
+        reason = str(problem).strip().split("\n")[0][:200]
+    else:
+        if all(torch.allclose(found[name], expected[name], rtol=1e-2, atol=1e-4) for name in parameters):
+            return batched, ()
+        reason = "batched gradients differ from single ones"
+    note = f"gradients are taken one by one, which is slower: torch.func cannot batch this model ({reason})"
+    log.warning(note)
+    return one_by_one, (note,)
+
+
+def _autograd(loss: Callable[[Parameters, Batch], Tensor], parameters: Parameters, group: Batch) -> Parameters:
+    leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+    with torch.enable_grad():
+        gradients = torch.autograd.grad(loss(leaves, group), list(leaves.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(value) if gradient is None else gradient
+        for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
+    }
+
+
+def _in_halves(rows: Rows, parameters: Parameters, groups: Batch) -> Parameters:
+    """Take the rows at once or, where a GPU's memory does not allow it, by halves."""
+    try:
+        return rows(parameters, groups)
+    except torch.cuda.OutOfMemoryError:
+        count = batch_size(groups)
+        if count == 1:
+            raise
+        torch.cuda.empty_cache()
+        halves = [map_tensors(lambda t, cut=cut: t[cut], groups) for cut in (slice(count // 2), slice(count // 2, None))]
+        parts = [_in_halves(rows, parameters, half) for half in halves]
+        return {name: torch.cat([part[name] for part in parts]) for name in parameters}
+
+
+def _split_groups(batch: Batch, gradient_batch: int) -> Batch | None:
+    """Cut C·g samples into C groups of g (a last, smaller group is left out)."""
+    count = batch_size(batch) // gradient_batch
+    if not count:
+        return None
+    return map_tensors(
+        lambda tensor: tensor[: count * gradient_batch].reshape(count, gradient_batch, *tensor.shape[1:]), batch
+    )
+
+
+def _chunk_rows(size: int, device: torch.device) -> int:
+    fitting = CHUNK_BYTES.get(device.type, 48 << 20) // (4 * size)
+    return min(MOST_ROWS, 1 << max(fitting, 1).bit_length() - 1)
+
+
+def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights, first: int) -> None:
+    count = block.shape[1]
+    for layer in weights.layers:
+        values = gradients[f"model.{layer.name}"].reshape(count, layer.size)
+        if not bool(torch.isfinite(values).all()):
+            raise BrainsurgeonError(
+                f"the gradient of {layer.name!r} is NaN or infinite for one of rows {first} to {first + count - 1}: "
+                "check that sample and the loss"
+            )
+        block[layer.columns] = values.T

@@ -1,0 +1,106 @@
+"""The paper's names: each method is a selection and an update."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import BrainsurgeonError
+from .problem import Selection, Update
+from .selection import LocalSearch, Magnitude, Randomized, WideSearch, WoodFisher
+from .update import Independent, Joint, Keep, Scaled
+
+SELECTIONS: dict[str, Callable[[], Any]] = {
+    "mp": Magnitude,
+    "rmp": lambda: Randomized(screen=False),
+    "wf-s": WoodFisher,
+    "cbs-s": WideSearch,
+    "algorithm1": LocalSearch,
+}
+UPDATES: dict[str, Callable[[], Update]] = {
+    "cbs-u": lambda: Scaled(Joint()),
+    "wf-u": Independent,
+}
+SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u"}
+NAMES = (*SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A selection and an update, with a name for reports."""
+
+    name: str
+    selection: Selection
+    update: Update
+
+    @property
+    def uses_curvature(self) -> bool:
+        """Whether gradients must be collected."""
+        return any(getattr(part, "uses_curvature", True) for part in (self.selection, self.update))
+
+    def describe(self) -> dict[str, Any]:
+        """Return every setting, for the record."""
+        return {"name": self.name, "selection": _describe(self.selection), "update": _describe(self.update)}
+
+
+def make_method(
+    method: str | Method | Sequence[Any], settings: dict[str, Any], update_scale: float | str | None = None
+) -> Method:
+    """Build a method from its name, or from a (selection, update) pair, with settings by name.
+
+    Settings such as `num_draws` or `window` go to the selection (or to the selection that it starts from) which has a
+    field of that name. `update_scale` is a number or "auto"; by default the joint update's is chosen on the sample
+    loss and the independent one is taken whole, as published.
+    """
+    if isinstance(method, Method):
+        name, selection, update = method.name, method.selection, method.update
+    elif isinstance(method, str):
+        name, selection, update = method, *_by_name(method)
+    else:
+        selection, update = method
+        name = f"{type(selection).__name__}+{type(update).__name__}"
+    for key, value in settings.items():
+        selection = _with_setting(selection, key, value)
+    if update_scale is not None and not isinstance(update, Keep):
+        inner = update.update if isinstance(update, Scaled) else update
+        update = Scaled(inner, update_scale)
+    return Method(name, selection, update)
+
+
+def _by_name(name: str) -> tuple[Selection, Update]:
+    first, _, second = SHORT.get(name, name).partition("+")
+    if first not in SELECTIONS or (second and second not in UPDATES):
+        near = difflib.get_close_matches(name, NAMES, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise BrainsurgeonError(f"unknown method {name!r}.{hint} The methods are: {', '.join(NAMES)}")
+    return SELECTIONS[first](), UPDATES[second]() if second else Keep()
+
+
+def _with_setting(selection: Any, key: str, value: Any) -> Any:
+    if dataclasses.is_dataclass(selection) and not isinstance(selection, type):
+        if key in {field.name for field in dataclasses.fields(selection)}:
+            return dataclasses.replace(selection, **{key: value})
+        start = getattr(selection, "start", None)
+        if start is not None:
+            return dataclasses.replace(selection, start=_with_setting(start, key, value))
+    known = sorted(_settings(selection))
+    near = difflib.get_close_matches(key, known, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise BrainsurgeonError(f"unknown setting {key!r} for this method.{hint} Its settings are: {', '.join(known) or 'none'}")
+
+
+def _settings(selection: Any) -> set[str]:
+    if not dataclasses.is_dataclass(selection):
+        return set()
+    names = {field.name for field in dataclasses.fields(selection)}
+    return names | (_settings(selection.start) if hasattr(selection, "start") else set())
+
+
+def _describe(part: Any) -> Any:
+    if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        values = {f.name: _describe(getattr(part, f.name)) for f in dataclasses.fields(part)}
+        return {"kind": type(part).__name__, **values}
+    return part if isinstance(part, str | int | float | bool | None) else repr(part)

@@ -1,0 +1,167 @@
+"""L(P): the loss on a fixed sample with the weights of P at zero, the criterion of Algorithms 1 and 2.
+
+The paper evaluates it on thousands of samples for every candidate, which dominates its run time. Here the sample
+is cut into small batches, evaluations are cached batch by batch, and candidates race: all start on a few batches,
+the worse half drops out, the others go on to twice as many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
+
+from .batches import Batch, batch_size, map_tensors, regroup
+from .clock import Clock
+from .errors import BrainsurgeonError
+from .loss import BatchLoss
+from .weights import PrunableWeights
+
+BATCH = 64
+"""Samples a batch: the unit of the race, and the same on every device, so that results are too."""
+ROUND_FLOPS = 32e9
+"""A first round may cost this much: cheap networks are judged on the whole sample at once."""
+
+
+class SampleLoss:
+    """The mean loss of the model on a fixed sample, as a function of the N prunable weights."""
+
+    def __init__(self, batch_loss: BatchLoss, weights: PrunableWeights, values: Tensor, batches: Sequence[Batch]):
+        self._loss = batch_loss
+        self._weights = weights
+        self._values = values
+        self._batches = list(regroup(batches, BATCH))
+        if not self._batches:
+            raise BrainsurgeonError("the data is empty: there is no sample to evaluate the loss on")
+        self._share = torch.tensor([batch_size(batch) for batch in self._batches], dtype=torch.float64)
+        self._dtypes = {name: batch_loss.model.get_parameter(name).dtype for name in weights.names}
+        self._flops: float | None = None
+        self.evaluations = 0  # samples put through the network so far
+
+    @property
+    def num_batches(self) -> int:
+        """The number of batches of the sample."""
+        return len(self._batches)
+
+    def without(self, pruned: Tensor) -> Candidate:
+        """Return the candidate with the weights of P at zero and the others as they were."""
+        return Candidate(self, lambda: self._values.masked_fill(pruned, 0.0))
+
+    def at(self, values: Tensor) -> Candidate:
+        """Return the candidate with these N weights."""
+        return Candidate(self, lambda: values)
+
+    def __call__(self, pruned: Tensor) -> float:
+        """L(P) on the whole sample."""
+        return self.without(pruned).loss()
+
+    def batch_means(self, values: Tensor, start: int, stop: int) -> list[float]:
+        """Return the mean losses of some batches at these weights."""
+        views = self._weights.unflatten(values)
+        parameters = {f"model.{name}": view.to(self._dtypes[name]) for name, view in views.items()}
+        with torch.no_grad():
+            means = [functional_call(self._loss, parameters, (batch,)).double() for batch in self._batches[start:stop]]
+        self.evaluations += int(self._share[start:stop].sum())
+        return torch.stack(means).tolist() if means else []
+
+    def mean(self, means: Sequence[float]) -> float:
+        """Return the mean over samples from the means of the first batches; a diverged loss counts as infinite."""
+        share = self._share[: len(means)]
+        value = float(torch.tensor(means, dtype=torch.float64) @ share / share.sum())
+        return value if math.isfinite(value) else math.inf
+
+    def first_round(self, candidates: int) -> int:
+        """Return how many batches a race of this many candidates starts on."""
+        affordable = ROUND_FLOPS / (self._flops_per_batch() * candidates)
+        return max(1, min(self.num_batches, int(affordable)))
+
+    def _flops_per_batch(self) -> float:
+        if self._flops is None:
+            one = map_tensors(lambda tensor: tensor[:1], self._batches[0])
+            with torch.no_grad(), FlopCounterMode(display=False) as counter:
+                self._loss(one)
+            self._flops = max(counter.get_total_flops(), self._weights.size) * BATCH
+        return self._flops
+
+
+class Candidate:
+    """Weights whose loss is evaluated on as much of the sample as is asked for, and no batch twice."""
+
+    def __init__(self, sample: SampleLoss, values: Callable[[], Tensor]):
+        self._sample = sample
+        self._values = values  # made when needed: many candidates wait, few run
+        self._means: list[float] = []
+
+    def means(self, batches: int) -> list[float]:
+        """Return the mean losses of the first batches."""
+        if len(self._means) < batches:
+            self._means += self._sample.batch_means(self._values(), len(self._means), batches)
+        return self._means[:batches]
+
+    def loss(self, batches: int | None = None) -> float:
+        """Return the mean loss on the first batches, by default on all."""
+        return self._sample.mean(self.means(batches or self._sample.num_batches))
+
+
+def race(sample: SampleLoss, candidates: Sequence[Candidate]) -> int:
+    """Return the number of the best candidate, by successive halving on growing parts of the sample."""
+    alive = list(range(len(candidates)))
+    batches = sample.first_round(len(alive))
+    while len(alive) > 1:
+        alive.sort(key=lambda k: (candidates[k].loss(batches), k))
+        alive = alive[:1] if batches == sample.num_batches else alive[: (len(alive) + 1) // 2]
+        batches = min(2 * batches, sample.num_batches)
+    return alive[0]
+
+
+def better(sample: SampleLoss, new: Candidate, old: Candidate, confidence: float = 2.0) -> bool:
+    """Say whether L(new) < L(old), on no more of the sample than it takes to tell.
+
+    A paired test on batch means: the sample doubles until the mean difference exceeds `confidence` standard errors.
+    """
+    batches = sample.first_round(2)
+    while batches < sample.num_batches:
+        pairs = zip(new.means(batches), old.means(batches), strict=True)
+        difference = torch.tensor([a - b for a, b in pairs], dtype=torch.float64)
+        if not bool(torch.isfinite(difference).all()):
+            break
+        if batches > 3 and difference.mean().abs() > confidence * difference.std() / math.sqrt(batches):
+            return bool(difference.mean() < 0)
+        batches = min(2 * batches, sample.num_batches)
+    return new.loss(batches) < old.loss(batches)
+
+
+class LossJudge:
+    """The sample loss as searches see it: masks and weights in, comparisons out."""
+
+    def __init__(self, sample: SampleLoss, clock: Clock):
+        self._sample, self._clock = sample, clock
+        self._best: tuple[Tensor, Candidate] | None = None  # the mask that a search holds on to
+
+    def best_mask(self, masks: Sequence[Tensor]) -> int:
+        """Return the number of the mask P with the smallest L(P)."""
+        with self._clock.measure("loss"):
+            candidates = [self._sample.without(mask) for mask in masks]
+            best = race(self._sample, candidates)
+            self._best = (masks[best].clone(), candidates[best])
+            return best
+
+    def is_better(self, new: Tensor, old: Tensor) -> bool:
+        """Say whether L(new) < L(old) for two masks."""
+        with self._clock.measure("loss"):
+            if self._best is None or not torch.equal(self._best[0], old):
+                self._best = (old.clone(), self._sample.without(old))
+            candidate = self._sample.without(new.clone())
+            if not better(self._sample, candidate, self._best[1]):
+                return False
+            self._best = (new.clone(), candidate)
+            return True
+
+    def best_weights(self, candidates: Sequence[Tensor]) -> int:
+        """Return the number of the weight vector with the smallest loss."""
+        with self._clock.measure("loss"):
+            return race(self._sample, [self._sample.at(values) for values in candidates])

@@ -1,0 +1,9 @@
+"""Ways of choosing which weights go, one file each."""
+
+from .local_search import LocalSearch
+from .magnitude import Magnitude
+from .randomized import Randomized
+from .wide_search import WideSearch
+from .woodfisher import WoodFisher
+
+__all__ = ["LocalSearch", "Magnitude", "Randomized", "WideSearch", "WoodFisher"]

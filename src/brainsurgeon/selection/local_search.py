@@ -1,0 +1,148 @@
+"""Algorithm 1: the greedy swapping local search, to the letter where the letter is clear.
+
+What the paper leaves open, and how it is read here:
+
+* θ is sorted once a step by β_j − γ_{π₁j}; the window of the ii-th weight of π is θ[ii−ρ … ii+ρ], as printed.
+* The counter c counts the weights of P that could not be swapped: it rises for every i visited and falls back when
+  i was swapped ("Goto 26" ends the loop over j). The scan of a step ends when c reaches τ.
+* A weight swapped in this step is not touched again within it (J is excluded from the windows; π visits each i once).
+* L(P) is compared after each step; the best P seen is returned, and the search ends after `patience` steps
+  (noimp_max) without a better one, after `max_steps`, or when a step changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..events import Event
+from ..problem import Problem, Selection
+from ..quadratic import QuadraticModel
+from .pool import Pool
+from .randomized import Randomized
+
+AHEAD = 128
+"""Weights of π whose curvature is gathered at once; scans that go further gather again."""
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    """Swap weights in and out of P while the quadratic model improves; keep the P of smallest sample loss.
+
+    `min_improvement` is ε, `max_failures` τ, `window` ρ, `max_steps` and `patience` are steps_max and noimp_max.
+    """
+
+    start: Selection = field(default_factory=Randomized)
+    min_improvement: float = 1e-4
+    max_failures: int = 20
+    window: int = 10
+    max_steps: int = 50
+    patience: int = 5
+
+    uses_curvature: ClassVar[bool] = True
+    uses_loss: ClassVar[bool] = True
+
+    def __call__(self, problem: Problem) -> Tensor:
+        """Return P_F."""
+        return improve(problem, self.start(problem), self.step, self.max_steps, self.patience)
+
+    def step(self, problem: Problem, pruned: Tensor, pressure: Tensor) -> list[tuple[int, int]]:
+        """Lines 5 to 30: return the swaps (i back, j pruned) of one step, group by group of the budget."""
+        swaps = []
+        for group in problem.budget.groups:
+            swaps += self._scan(problem.quadratic, group[pruned[group]], group[~pruned[group]], pruned, pressure)
+        return swaps
+
+    def _scan(
+        self, quadratic: QuadraticModel, inside: Tensor, outside: Tensor, pruned: Tensor, pressure: Tensor
+    ) -> list[tuple[int, int]]:
+        if not inside.numel() or not outside.numel():
+            return []
+        impact = quadratic.impact(pressure, pruned)
+        pi = inside[impact[inside].argsort(descending=True, stable=True)]
+        unit = torch.zeros_like(pressure)
+        unit[pi[0]] = 2 * quadratic.w[pi[0]]
+        key = impact[outside] - (quadratic.w * quadratic.product(unit))[outside]
+        sorted_key, order = key.sort(stable=True)
+        theta = outside[order]
+        if float(sorted_key[0] - impact[pi[0]]) > -self.min_improvement:
+            return []
+        return self._visit(quadratic, pressure, pi, theta)
+
+    def _visit(self, quadratic: QuadraticModel, pressure: Tensor, pi: Tensor, theta: Tensor) -> list[tuple[int, int]]:
+        """Lines 17 to 29: go through π, each weight against its window of θ, until τ weights have failed."""
+        swaps: list[tuple[int, int]] = []
+        failures = 0
+        for first in range(0, pi.numel(), AHEAD):
+            front = pi[first : first + AHEAD]
+            lower = max(0, first - self.window)
+            behind = theta[lower : first + AHEAD + self.window]
+            taken = {j for _, j in swaps}
+            pool = self._pool_with(quadratic, pressure, front, behind, swaps)
+            free = np.array([index not in taken for index in behind.tolist()])
+            for offset in range(front.numel()):
+                rank = first + offset
+                window = np.arange(max(0, rank - self.window), min(theta.numel(), rank + self.window + 1)) - lower
+                window = window[window < behind.numel()]
+                window = window[free[window]]
+                good = (pool.change(offset, front.numel() + window) <= -self.min_improvement).nonzero()[0]
+                if good.size:
+                    j = int(window[good[0]])
+                    pool.swap(offset, front.numel() + j)
+                    free[j] = False
+                    swaps.append((int(front[offset]), int(behind[j])))
+                else:
+                    failures += 1
+                    if failures >= self.max_failures:
+                        return swaps
+        return swaps
+
+    def _pool_with(
+        self, quadratic: QuadraticModel, pressure: Tensor, front: Tensor, behind: Tensor, swaps: list[tuple[int, int]]
+    ) -> Pool:
+        """Gather the pool as it stands after the swaps already made in this step."""
+        pool = Pool.gather(quadratic, pressure, torch.cat([front, behind]))
+        if swaps:
+            back = torch.tensor([i for i, _ in swaps], device=front.device)
+            gone = torch.tensor([j for _, j in swaps], device=front.device)
+            moved = quadratic.gamma(pool.indices, gone).sum(1) - quadratic.gamma(pool.indices, back).sum(1)
+            pool.drift += moved.cpu().numpy()
+        return pool
+
+
+def improve(problem: Problem, pruned: Tensor, step, max_steps: int, patience: int) -> Tensor:  # type: ignore[no-untyped-def]
+    """The outer loop of Algorithm 1 (lines 3, 4 and 27 to 36) around any way of finding the swaps of a step."""
+    with problem.clock.measure("search"):
+        return _improve(problem, pruned, step, max_steps, patience)
+
+
+def _improve(problem: Problem, pruned: Tensor, step, max_steps: int, patience: int) -> Tensor:  # type: ignore[no-untyped-def]
+    quadratic = problem.quadratic
+    best, last_better = pruned.clone(), 0
+    pruned = pruned.clone()
+    pressure = quadratic.pressure(pruned)
+    cost = quadratic.cost(pruned)
+    for number in range(1, max_steps + 1):
+        swaps = step(problem, pruned, pressure)
+        if not swaps:
+            break
+        back, gone = torch.tensor(swaps, device=pruned.device).T
+        moved = torch.zeros_like(pressure)
+        moved[gone] = quadratic.w[gone]
+        moved[back] = -quadratic.w[back]
+        image = quadratic.product(moved)
+        cost += float(moved @ pressure + moved @ image / 2)
+        if quadratic.linear is not None:
+            cost -= float(quadratic.linear @ moved)
+        pressure = pressure + image
+        pruned[back], pruned[gone] = False, True
+        if problem.judge.is_better(pruned, best):
+            best, last_better = pruned.clone(), number
+        problem.notify(Event("search", number, max_steps, {"cost": cost, "swaps": len(swaps), "best": last_better}))
+        if number - last_better > patience:
+            break
+    return best
