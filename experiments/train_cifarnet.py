@@ -4,7 +4,8 @@ Usage: python experiments/train_cifarnet.py OUTPUT.safetensors [--data PART.npz 
 
 Without ``--data`` CIFAR-10 is taken from the cache (`brainsurgeon data fetch cifar10`); with it, from npz
 files that hold train_inputs, train_targets, test_inputs and test_targets (see pack_data.py), joined in the
-order given. Without the safetensors package the weights are written as a .pt file. Nothing is chosen on the test images: the epochs are fixed and the last weights are kept.
+order given. Without the safetensors package the weights are written as a .pt file. Nothing is chosen on
+the test images: the epochs are fixed and the last weights are kept.
 """
 
 import argparse

@@ -88,8 +88,8 @@ def train(
 
 
 def save_trained(model: nn.Module, record: TrainRecord, path: str | Path) -> None:
-    """Write the weights to ``path`` as safetensors and the record beside it as JSON."""
-    path = Path(path).with_suffix(".safetensors")
+    """Write the weights to ``path`` as safetensors and the record beside it, with the ending .json."""
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(model, path, {"network": record.network, "test_accuracy": f"{record.test_accuracy:.2f}"})
     record.save(path.with_suffix(".json"))

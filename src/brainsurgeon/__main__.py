@@ -1,0 +1,7 @@
+"""``python -m brainsurgeon``."""
+
+import sys
+
+from brainsurgeon.cli import main
+
+sys.exit(main())
