@@ -100,13 +100,13 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> nn.Module:
 
 def save_checkpoint(model: nn.Module, path: str | Path, metadata: dict[str, str] | None = None) -> None:
     """Write the weights of ``model`` as safetensors; the file appears whole or not at all."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     path = Path(path)
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        save_file(state, temporary, metadata)
+        temporary.write_bytes(save(state, metadata))  # its own save_file would make it private to us
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

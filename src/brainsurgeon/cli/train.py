@@ -22,7 +22,7 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images in a step.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights, order and augmentation.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda", show_default="cuda if there is one")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda", show_default="cuda if present")] = None,
     root: Annotated[Path | None, typer.Option(help="The folder the data were fetched into.")] = None,
     images: Annotated[
         tuple[Path, Path] | None,
