@@ -1,6 +1,7 @@
 """ImageNet from packed files and from class folders."""
 
 import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,13 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "odd.npz", jpeg=np.zeros(3, np.uint8), offsets=np.arange(2), labels=np.arange(4))
     with pytest.raises(DataError, match="4 labels but 2 offsets"):
         read_packed(tmp_path / "odd.npz")
+
+
+def test_without_pillow_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pack(tmp_path / "a.npz", [solid((0, 0, 0))], [0])
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(DataError, match=r"pip install 'brainsurgeon\[data\]'"):
+        read_packed(path)
 
 
 @pytest.mark.slow

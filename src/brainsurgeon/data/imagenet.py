@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brainsurgeon.data.images import DataError, ImageData
+from brainsurgeon.data.images import DataError, ImageData, pillow
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -105,13 +105,12 @@ def read_class_folders(
 
 
 def _decode(contents: Iterable[tuple[str, bytes]], preprocess: Preprocess | None) -> Tensor:
-    from PIL import Image
-
+    image_module = pillow()
     preprocess = preprocess or ResizeAndCrop()
     images = []
     for name, content in contents:
         try:
-            with Image.open(io.BytesIO(content)) as image:
+            with image_module.open(io.BytesIO(content)) as image:
                 images.append(preprocess(image.convert("RGB")))
         except (OSError, SyntaxError) as error:
             raise DataError(f"{name} cannot be decoded: {error}. Get the file again.") from error

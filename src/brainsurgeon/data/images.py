@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,15 @@ from brainsurgeon.errors import BrainsurgeonError
 
 class DataError(BrainsurgeonError):
     """Data that is missing, damaged or not what was expected."""
+
+
+def pillow() -> Any:
+    """Import Pillow's Image module, which only the decoding of PNG and JPEG files needs."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as error:
+        raise DataError("Decoding images needs Pillow: pip install 'brainsurgeon[data]'.") from error
+    return Image
 
 
 @dataclass(frozen=True)

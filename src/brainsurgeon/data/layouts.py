@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from brainsurgeon.data.idx import read_idx
-from brainsurgeon.data.images import DataError
+from brainsurgeon.data.images import DataError, pillow
 
 _BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
 
@@ -115,10 +115,9 @@ def _read_strips(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _read_strip(path: Path) -> np.ndarray:
-    from PIL import Image
-
+    image_module = pillow()
     try:
-        with Image.open(path) as image:
+        with image_module.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError) as error:
         raise DataError(f"{path} is not an intact PNG image: {error}. Get it again.") from error
