@@ -44,7 +44,7 @@ _MOBILENET = TrainSettings(
 DEFAULTS: dict[str, TrainSettings] = {
     "mlpnet": TrainSettings("mnist", epochs=25, learning_rate=0.02, weight_decay=1e-4),
     "cifarnet": TrainSettings(
-        "cifar10", epochs=120, learning_rate=0.03, weight_decay=5e-4, crop_padding=4, flip=True
+        "cifar10", epochs=120, learning_rate=0.05, warmup_epochs=0.5, crop_padding=4, flip=True
     ),
     **{f"resnet{depth}": _CIFAR_RESNET for depth in (20, 32, 44, 56)},
     **{name: _MOBILENET for name in ("mobilenet", "mobilenet-0.75")},

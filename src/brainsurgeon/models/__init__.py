@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.models.cifarnet import CIFARNet
 from brainsurgeon.models.initialize import initialize
 from brainsurgeon.models.mlpnet import MLPNet
@@ -33,7 +34,7 @@ def build(name: str, generator: torch.Generator | None = None) -> nn.Module:
     call gives the same network and the global random state is left as it was.
     """
     if name not in BUILDERS:
-        raise ValueError(f"Unknown network {name!r}. The known ones are: {', '.join(BUILDERS)}.")
+        raise BrainsurgeonError(f"Unknown network {name!r}. The known ones are: {', '.join(BUILDERS)}.")
     # PyTorch's constructors draw from the global state; what they draw is overwritten below.
     with torch.random.fork_rng(devices=[]):
         model = BUILDERS[name]()
