@@ -126,7 +126,8 @@ def _autograd(loss: Callable[[Parameters, Batch], Tensor], parameters: Parameter
 def _in_halves(rows: Rows, parameters: Parameters, groups: Batch) -> Parameters:
     """Take the rows at once or, where a GPU's memory does not allow it, by halves."""
     try:
-        return rows(parameters, groups)
+        with torch.no_grad():  # the parameters left alone must not keep a graph alive
+            return rows(parameters, groups)
     except torch.cuda.OutOfMemoryError:
         count = batch_size(groups)
         if count == 1:
@@ -156,7 +157,7 @@ def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights, first
     count = block.shape[1]
     for layer in weights.layers:
         values = gradients[f"model.{layer.name}"].reshape(count, layer.size)
-        if not bool(torch.isfinite(values).all()):
+        if not bool(torch.isfinite(values.sum())):  # a sum: one read, nothing allocated
             raise BrainsurgeonError(
                 f"the gradient of {layer.name!r} is NaN or infinite for one of rows {first} to {first + count - 1}: "
                 "check that sample and the loss"

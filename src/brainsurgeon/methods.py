@@ -10,14 +10,15 @@ from typing import Any
 
 from .errors import BrainsurgeonError
 from .problem import Selection, Update
-from .selection import LocalSearch, Magnitude, Randomized, WideSearch, WoodFisher
+from .selection import LocalSearch, Magnitude, Randomized, RecentredSearch, WideSearch, WoodFisher
 from .update import Independent, Joint, Keep, Scaled
 
 SELECTIONS: dict[str, Callable[[], Any]] = {
     "mp": Magnitude,
     "rmp": lambda: Randomized(screen=False),
     "wf-s": WoodFisher,
-    "cbs-s": WideSearch,
+    "cbs-s": lambda: RecentredSearch(WideSearch()),
+    "wide": WideSearch,
     "algorithm1": LocalSearch,
 }
 UPDATES: dict[str, Callable[[], Update]] = {

@@ -19,11 +19,14 @@ from .quadratic import QuadraticModel
 class Judge(Protocol):
     """The sample loss, as seen by a search: it compares weights without ever touching a model."""
 
-    def best_mask(self, masks: Sequence[Tensor]) -> int:
-        """Return the number of the mask P with the smallest L(P)."""
+    def best_masks(self, masks: Sequence[Tensor], count: int = 1) -> list[int]:
+        """Return the numbers of the masks P with the smallest L(P), best first."""
 
     def is_better(self, new: Tensor, old: Tensor) -> bool:
         """Say whether L(new) < L(old) for two masks."""
+
+    def gradient(self, pruned: Tensor) -> Tensor:
+        """Return the mean gradient of the sample loss at the masked weights, an N-vector."""
 
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         """Return the number of the weight vector with the smallest loss."""

@@ -31,8 +31,8 @@ from .result import LayerRecord, PruningResult
 from .sample_loss import LossJudge, SampleLoss
 from .weights import Rule, find_weights
 
-REPORT_BATCHES = 16
-"""Batches of 64 samples on which the loss before and after is reported, more where evaluation is cheap."""
+REPORT_BATCHES = 32
+"""Batches of 32 samples on which the loss before and after is reported, more where evaluation is cheap."""
 
 
 def prune(
@@ -137,7 +137,7 @@ class Surgery:
         self.notes: list[str] = []
         self.clock = Clock(self.device)
         self._progress, self._callback = progress, callback or silent
-        self._batch_loss = BatchLoss(copy.deepcopy(model).to(self.device).eval(), loss)
+        self._batch_loss = BatchLoss(copy.deepcopy(model).to(self.device).eval().requires_grad_(False), loss)
         self.values = self.weights.flatten(self._batch_loss.model)
         stream = SampleStream(data, torch.Generator().manual_seed(seed), self.device, keep=loss_samples)
         with watch(self._callback, progress) as notify:

@@ -44,13 +44,22 @@ class QuadraticModel:
 
     def cost_of_step(self, d: Tensor) -> float:
         """Q(d), the predicted change of the loss."""
-        d = d.double()
-        value = d @ self.product(d) / 2
-        return float(value if self.linear is None else value + self.linear @ d)
+        return float(self._costs(d.double().unsqueeze(1)))
 
     def cost(self, pruned: Tensor) -> float:
         """Q of pruning P and changing nothing else: the objective of CBS-S."""
         return self.cost_of_step(-self.removed(pruned))
+
+    def costs(self, masks: Sequence[Tensor]) -> list[float]:
+        """Q of pruning each of many sets: one read of the gradients for them all."""
+        steps = torch.stack([torch.where(mask, -self.weights, 0.0) for mask in masks], 1)
+        return self._costs(steps).tolist()
+
+    def _costs(self, steps: Tensor) -> Tensor:
+        total = torch.zeros(steps.shape[1], dtype=torch.float64, device=steps.device)
+        for curvature, block in zip(self.curvatures, self.blocks, strict=True):
+            total += curvature.energy(steps[block]) / 2
+        return total if self.linear is None else total + self.linear @ steps.double()
 
     def removed(self, pruned: Tensor) -> Tensor:
         """Return w on P and 0 elsewhere."""
@@ -60,13 +69,13 @@ class QuadraticModel:
         """H w_P: all that α and β need to know of P."""
         return self.product(self.removed(pruned))
 
-    def impact(self, pressure: Tensor, pruned: Tensor) -> Tensor:
+    def impact(self, drift: Tensor, pruned: Tensor, stiffness: float = 1.0) -> Tensor:
         """α_i on P and β_j elsewhere (lines 7 and 11 of Algorithm 1).
 
         α_i = 2w_i(Hw_P)_i − w_i²H_ii is what bringing i back saves; β_j = 2w_j(Hw_P)_j + w_j²H_jj what removing j
-        too costs.
+        too costs. `drift` is their first term; `stiffness` multiplies the curvature.
         """
-        return self.drift(pressure) + torch.where(pruned, -self.self_impact, self.self_impact)
+        return drift + stiffness * torch.where(pruned, -self.self_impact, self.self_impact)
 
     def drift(self, pressure: Tensor) -> Tensor:
         """2w_i(Hw_P)_i, less 2w_ia_i where there is a first-order term: the part of α and β that depends on P."""

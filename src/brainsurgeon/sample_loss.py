@@ -21,8 +21,10 @@ from .errors import BrainsurgeonError
 from .loss import BatchLoss
 from .weights import PrunableWeights
 
-BATCH = 64
+BATCH = 32
 """Samples a batch: the unit of the race, and the same on every device, so that results are too."""
+GRADIENT_BATCHES = 16
+"""A gradient of the sample loss is taken on at least this many batches."""
 ROUND_FLOPS = 32e9
 """A first round may cost this much: cheap networks are judged on the whole sample at once."""
 
@@ -47,9 +49,18 @@ class SampleLoss:
         """The number of batches of the sample."""
         return len(self._batches)
 
+    @property
+    def num_judging(self) -> int:
+        """The number of batches that masks and weights are compared on: the first half."""
+        return (self.num_batches + 1) // 2
+
     def without(self, pruned: Tensor) -> Candidate:
         """Return the candidate with the weights of P at zero and the others as they were."""
-        return Candidate(self, lambda: self._values.masked_fill(pruned, 0.0))
+        return Candidate(self, lambda: self.masked(pruned))
+
+    def masked(self, pruned: Tensor) -> Tensor:
+        """Return the trained weights with those of P at zero."""
+        return self._values.masked_fill(pruned, 0.0)
 
     def at(self, values: Tensor) -> Candidate:
         """Return the candidate with these N weights."""
@@ -68,6 +79,18 @@ class SampleLoss:
         self.evaluations += int(self._share[start:stop].sum())
         return torch.stack(means).tolist() if means else []
 
+    def gradient(self, values: Tensor, chosen: Sequence[int]) -> Tensor:
+        """Return the mean gradient over some batches at these weights, an N-vector in float64."""
+        leaf = values.detach().clone().requires_grad_()
+        total = torch.zeros_like(leaf, dtype=torch.float64)
+        for number in chosen:
+            with torch.enable_grad():
+                views = self._weights.unflatten(leaf)
+                parameters = {f"model.{name}": view.to(self._dtypes[name]) for name, view in views.items()}
+                loss = functional_call(self._loss, parameters, (self._batches[number],))
+            total += self._share[number] * torch.autograd.grad(loss, leaf)[0].double()
+        return total / float(self._share[list(chosen)].sum())
+
     def mean(self, means: Sequence[float]) -> float:
         """Return the mean over samples from the means of the first batches; a diverged loss counts as infinite."""
         share = self._share[: len(means)]
@@ -77,7 +100,7 @@ class SampleLoss:
     def first_round(self, candidates: int) -> int:
         """Return how many batches a race of this many candidates starts on."""
         affordable = ROUND_FLOPS / (self._flops_per_batch() * candidates)
-        return max(1, min(self.num_batches, int(affordable)))
+        return max(1, min(self.num_judging, int(affordable)))
 
     def _flops_per_batch(self) -> float:
         if self._flops is None:
@@ -107,15 +130,18 @@ class Candidate:
         return self._sample.mean(self.means(batches or self._sample.num_batches))
 
 
-def race(sample: SampleLoss, candidates: Sequence[Candidate]) -> int:
-    """Return the number of the best candidate, by successive halving on growing parts of the sample."""
+def race(sample: SampleLoss, candidates: Sequence[Candidate], winners: int = 1) -> list[int]:
+    """Return the numbers of the best candidates, best first, by successive halving on growing parts of the sample."""
     alive = list(range(len(candidates)))
     batches = sample.first_round(len(alive))
     while len(alive) > 1:
         alive.sort(key=lambda k: (candidates[k].loss(batches), k))
-        alive = alive[:1] if batches == sample.num_batches else alive[: (len(alive) + 1) // 2]
-        batches = min(2 * batches, sample.num_batches)
-    return alive[0]
+        finished = batches == sample.num_judging or len(alive) <= winners
+        if finished:
+            return alive[:winners]
+        alive = alive[: max(winners, (len(alive) + 1) // 2)]
+        batches = min(2 * batches, sample.num_judging)
+    return alive
 
 
 def better(sample: SampleLoss, new: Candidate, old: Candidate, confidence: float = 2.0) -> bool:
@@ -124,14 +150,14 @@ def better(sample: SampleLoss, new: Candidate, old: Candidate, confidence: float
     A paired test on batch means: the sample doubles until the mean difference exceeds `confidence` standard errors.
     """
     batches = sample.first_round(2)
-    while batches < sample.num_batches:
+    while batches < sample.num_judging:
         pairs = zip(new.means(batches), old.means(batches), strict=True)
         difference = torch.tensor([a - b for a, b in pairs], dtype=torch.float64)
         if not bool(torch.isfinite(difference).all()):
             break
         if batches > 3 and difference.mean().abs() > confidence * difference.std() / math.sqrt(batches):
             return bool(difference.mean() < 0)
-        batches = min(2 * batches, sample.num_batches)
+        batches = min(2 * batches, sample.num_judging)
     return new.loss(batches) < old.loss(batches)
 
 
@@ -140,14 +166,15 @@ class LossJudge:
 
     def __init__(self, sample: SampleLoss, clock: Clock):
         self._sample, self._clock = sample, clock
+        self._turn = 0
         self._best: tuple[Tensor, Candidate] | None = None  # the mask that a search holds on to
 
-    def best_mask(self, masks: Sequence[Tensor]) -> int:
-        """Return the number of the mask P with the smallest L(P)."""
+    def best_masks(self, masks: Sequence[Tensor], count: int = 1) -> list[int]:
+        """Return the numbers of the masks P with the smallest L(P), best first."""
         with self._clock.measure("loss"):
             candidates = [self._sample.without(mask) for mask in masks]
-            best = race(self._sample, candidates)
-            self._best = (masks[best].clone(), candidates[best])
+            best = race(self._sample, candidates, count)
+            self._best = (masks[best[0]].clone(), candidates[best[0]])
             return best
 
     def is_better(self, new: Tensor, old: Tensor) -> bool:
@@ -161,7 +188,19 @@ class LossJudge:
             self._best = (new.clone(), candidate)
             return True
 
+    def gradient(self, pruned: Tensor) -> Tensor:
+        """Return the mean gradient of the loss at the masked weights, on the next part of the other half of the sample.
+
+        The half that masks are compared on takes no part, so that the search cannot fit itself to its judge.
+        """
+        half = range(self._sample.num_judging % self._sample.num_batches, self._sample.num_batches)
+        count = min(len(half), max(GRADIENT_BATCHES, self._sample.first_round(3)))
+        chosen = [half[(self._turn + k) % len(half)] for k in range(count)]
+        self._turn += count
+        with self._clock.measure("gradient"):
+            return self._sample.gradient(self._sample.masked(pruned), chosen)
+
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         """Return the number of the weight vector with the smallest loss."""
         with self._clock.measure("loss"):
-            return race(self._sample, [self._sample.at(values) for values in candidates])
+            return race(self._sample, [self._sample.at(values) for values in candidates])[0]

@@ -24,6 +24,9 @@ class Curvature(Protocol):
     def product(self, x: Tensor) -> Tensor:
         """H x."""
 
+    def energy(self, steps: Tensor) -> Tensor:
+        """dᵀHd for each column d of an n×m matrix."""
+
     def diagonal(self) -> Tensor:
         """The n entries H_ii."""
 

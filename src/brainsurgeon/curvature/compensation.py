@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from .conjugate import conjugate_gradients
-from .streaming import combine, project
+from .factor import factorise
+from .streaming import combine, outer, project
 
 if TYPE_CHECKING:
     from .fisher import Fisher
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 FACTOR_BYTES = 256 << 20
 """A factor for an update may always take this much, and more only up to a share of the gradients' own bytes."""
 FACTOR_SHARE = 0.3
+SKETCH_ROWS = 3000
 
 
 class Compensation:
@@ -25,7 +28,7 @@ class Compensation:
     Where even the smaller factor would take too much memory, conjugate gradients read G instead.
     """
 
-    def __init__(self, fisher: "Fisher", pruned: Tensor, linear: Tensor | None):
+    def __init__(self, fisher: Fisher, pruned: Tensor, linear: Tensor | None):
         self._fisher, self._pruned, self._linear = fisher, pruned, linear
         self._kept = (~pruned).nonzero().squeeze(1)
         side = min(fisher.rows, self._kept.numel())
@@ -65,17 +68,31 @@ class Compensation:
         return self._kept_project(factor.solve(inner_force)) - extra / factor.damping
 
     def _iterate(self, force: Tensor, extra: Tensor | None) -> Tensor:
-        fisher = self._fisher
+        fisher, kept = self._fisher, self._kept
         b = -self._kept_project(force) / fisher.rows
         b = b if extra is None else b - extra
 
         def product(x: Tensor) -> Tensor:
             return self._kept_project(self._kept_combine(x)) / fisher.rows + fisher.damping * x
 
-        solution, note = conjugate_gradients(product, b, fisher.diagonal()[self._kept])
+        solution, note = conjugate_gradients(product, b, self._sketch())
         if note:
             fisher.notes.append(note)
         return solution
+
+    def _sketch(self) -> Callable[[Tensor], Tensor]:
+        """Return the inverse of H_SS as the first few thousand rows alone would have it: a strong preconditioner."""
+        fisher, kept = self._fisher, self._kept
+        some = fisher.columns[:, :SKETCH_ROWS]
+        rows = some.shape[1]
+        factor = factorise(outer(some, kept), 2 * fisher.damping, float(rows), fisher.notes)
+
+        def apply(r: Tensor) -> Tensor:
+            full = torch.zeros(fisher.size, dtype=torch.float64, device=r.device)
+            full[kept] = r
+            return (r - project(some, factor.solve(combine(some, full)))[kept]) / factor.damping
+
+        return apply
 
     def _kept_project(self, r: Tensor) -> Tensor:
         return project(self._fisher.columns, r)[self._kept]

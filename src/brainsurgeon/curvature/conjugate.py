@@ -1,4 +1,4 @@
-"""Conjugate gradients with a diagonal preconditioner, for systems too large to factor."""
+"""Preconditioned conjugate gradients, for systems too large to factor."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-TOLERANCE = 1e-5
-MOST_ITERATIONS = 500
+TOLERANCE = 3e-4
+MOST_ITERATIONS = 300
+
+Operator = Callable[[Tensor], Tensor]
 
 
 def conjugate_gradients(
-    product: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor, tolerance: float = TOLERANCE
+    product: Operator, b: Tensor, precondition: Operator, tolerance: float = TOLERANCE
 ) -> tuple[Tensor, str | None]:
     """Solve Hx = b to a relative residual; return x and a note where it was not reached."""
     x = torch.zeros_like(b)
@@ -20,7 +22,7 @@ def conjugate_gradients(
     goal = tolerance * float(b.norm())
     if goal == 0.0:
         return x, None
-    scaled = residual / diagonal
+    scaled = precondition(residual)
     direction, energy = scaled, residual @ scaled
     for _ in range(MOST_ITERATIONS):
         image = product(direction)
@@ -29,7 +31,7 @@ def conjugate_gradients(
         residual -= length * image
         if float(residual.norm()) <= goal:
             return x, None
-        scaled = residual / diagonal
+        scaled = precondition(residual)
         energy, before = residual @ scaled, energy
         direction = scaled + (energy / before) * direction
     reached = float(residual.norm() / b.norm())

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import BrainsurgeonError
 from .compensation import Compensation
 from .factor import Factor, factorise
-from .streaming import combine, inner, outer, pieces, project, widen
+from .streaming import combine, combine_many, inner, outer, pieces, project, widen
 
 
 @dataclass
@@ -42,6 +42,11 @@ class Fisher:
     def product(self, x: Tensor) -> Tensor:
         """H x = Gᵀ(Gx)/K + λx: two reads of G, one where x has few entries."""
         return project(self.columns, combine(self.columns, x) / self.rows) + self.damping * x
+
+    def energy(self, steps: Tensor) -> Tensor:
+        """dᵀHd = ‖Gd‖²/K + λ‖d‖² for the m columns d of an n×m matrix: one read of G for all of them."""
+        images = combine_many(self.columns, steps)
+        return images.square().sum(0) / self.rows + self.damping * steps.double().square().sum(0)
 
     def diagonal(self) -> Tensor:
         """H_ii = ‖g_i‖²/K + λ."""

@@ -43,6 +43,14 @@ def combine(columns: Tensor, x: Tensor) -> Tensor:
     return total
 
 
+def combine_many(columns: Tensor, xs: Tensor) -> Tensor:
+    """G X for the m columns of an n×m matrix X, K×m in float64: one read for all."""
+    total = torch.zeros(columns.shape[1], xs.shape[1], dtype=torch.float64, device=columns.device)
+    for place, rows in pieces(columns):
+        total += (rows.T @ xs[place].to(rows.dtype)).double()
+    return total
+
+
 def project(columns: Tensor, r: Tensor) -> Tensor:
     """Gᵀ r as an n-vector in float64."""
     if columns.dtype in (torch.float32, torch.float64):

@@ -3,7 +3,8 @@
 from .local_search import LocalSearch
 from .magnitude import Magnitude
 from .randomized import Randomized
+from .recentred_search import RecentredSearch
 from .wide_search import WideSearch
 from .woodfisher import WoodFisher
 
-__all__ = ["LocalSearch", "Magnitude", "Randomized", "WideSearch", "WoodFisher"]
+__all__ = ["LocalSearch", "Magnitude", "Randomized", "RecentredSearch", "WideSearch", "WoodFisher"]

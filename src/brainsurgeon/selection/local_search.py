@@ -62,7 +62,8 @@ class LocalSearch:
     ) -> list[tuple[int, int]]:
         if not inside.numel() or not outside.numel():
             return []
-        impact = quadratic.impact(pressure, pruned)
+        drift = quadratic.drift(pressure)
+        impact = quadratic.impact(drift, pruned)
         pi = inside[impact[inside].argsort(descending=True, stable=True)]
         unit = torch.zeros_like(pressure)
         unit[pi[0]] = 2 * quadratic.w[pi[0]]
@@ -71,9 +72,9 @@ class LocalSearch:
         theta = outside[order]
         if float(sorted_key[0] - impact[pi[0]]) > -self.min_improvement:
             return []
-        return self._visit(quadratic, pressure, pi, theta)
+        return self._visit(quadratic, drift, pi, theta)
 
-    def _visit(self, quadratic: QuadraticModel, pressure: Tensor, pi: Tensor, theta: Tensor) -> list[tuple[int, int]]:
+    def _visit(self, quadratic: QuadraticModel, drift: Tensor, pi: Tensor, theta: Tensor) -> list[tuple[int, int]]:
         """Lines 17 to 29: go through π, each weight against its window of θ, until τ weights have failed."""
         swaps: list[tuple[int, int]] = []
         failures = 0
@@ -82,7 +83,7 @@ class LocalSearch:
             lower = max(0, first - self.window)
             behind = theta[lower : first + AHEAD + self.window]
             taken = {j for _, j in swaps}
-            pool = self._pool_with(quadratic, pressure, front, behind, swaps)
+            pool = self._pool_with(quadratic, drift, front, behind, swaps)
             free = np.array([index not in taken for index in behind.tolist()])
             for offset in range(front.numel()):
                 rank = first + offset
@@ -102,10 +103,10 @@ class LocalSearch:
         return swaps
 
     def _pool_with(
-        self, quadratic: QuadraticModel, pressure: Tensor, front: Tensor, behind: Tensor, swaps: list[tuple[int, int]]
+        self, quadratic: QuadraticModel, drift: Tensor, front: Tensor, behind: Tensor, swaps: list[tuple[int, int]]
     ) -> Pool:
         """Gather the pool as it stands after the swaps already made in this step."""
-        pool = Pool.gather(quadratic, pressure, torch.cat([front, behind]))
+        pool = Pool.gather(quadratic, drift, torch.cat([front, behind]))
         if swaps:
             back = torch.tensor([i for i, _ in swaps], device=front.device)
             gone = torch.tensor([j for _, j in swaps], device=front.device)

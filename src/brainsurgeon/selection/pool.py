@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..quadratic import QuadraticModel
@@ -27,13 +28,13 @@ class Pool:
     gamma: Array
 
     @classmethod
-    def gather(cls, quadratic: QuadraticModel, pressure: Tensor, indices: Tensor) -> Pool:
-        """Cut the pool out of the quadratic model, H w_P being `pressure`."""
+    def gather(cls, quadratic: QuadraticModel, drift: Tensor, indices: Tensor, stiffness: float = 1.0) -> Pool:
+        """Cut the pool out of the quadratic model, with its curvature multiplied by `stiffness`."""
         return cls(
             indices,
-            quadratic.drift(pressure)[indices].cpu().numpy().copy(),
-            quadratic.self_impact[indices].cpu().numpy(),
-            quadratic.gamma(indices, indices).cpu().numpy(),
+            drift[indices].cpu().numpy().copy(),
+            stiffness * quadratic.self_impact[indices].cpu().numpy(),
+            stiffness * quadratic.gamma(indices, indices).cpu().numpy(),
         )
 
     def alpha(self, i: Array | slice | int) -> Array:
@@ -51,3 +52,29 @@ class Pool:
     def swap(self, i: int, j: int) -> None:
         """Bring i back and prune j."""
         self.drift += self.gamma[:, j] - self.gamma[:, i]
+
+    def descend(self, inside: int, min_improvement: float, most: int) -> list[tuple[int, int]]:
+        """Take the best swap of the whole pool until none improves 2Q by ε; a weight moves at most once.
+
+        The first `inside` members are in P, the others not. Returns (i back, j pruned) by index, in order.
+        """
+        back, gone = np.arange(inside), np.arange(inside, self.drift.size)
+        between = self.gamma[:inside, inside:]
+        open_i, open_j = np.zeros(back.size), np.zeros(gone.size)  # ∞ once moved
+        swaps: list[tuple[int, int]] = []
+        while len(swaps) < most:
+            change = (self.beta(gone) + open_j)[None, :] - between - (self.alpha(back) - open_i)[:, None]
+            i, j = divmod(int(change.argmin()), gone.size)
+            if not change[i, j] <= -min_improvement:
+                break
+            self.swap(i, inside + j)
+            open_i[i] = open_j[j] = np.inf
+            swaps.append((int(self.indices[i]), int(self.indices[inside + j])))
+        return swaps
+
+
+def extremes(impact: Tensor, inside: Tensor, outside: Tensor, size: int) -> tuple[Tensor, int]:
+    """Return the `size` weights of highest α inside P and of lowest β outside, and how many are inside."""
+    front = inside[impact[inside].topk(min(size, inside.numel())).indices]
+    behind = outside[impact[outside].topk(min(size, outside.numel()), largest=False).indices]
+    return torch.cat([front, behind]), front.numel()

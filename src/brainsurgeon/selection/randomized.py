@@ -43,17 +43,21 @@ class Randomized:
 
     def __call__(self, problem: Problem) -> Tensor:
         """Return the best mask (lines 4 to 16)."""
-        with problem.clock.measure("draws"):
-            return self._best_draw(problem)
+        return self.several(problem, 1)[0]
 
-    def _best_draw(self, problem: Problem) -> Tensor:
+    def several(self, problem: Problem, count: int) -> list[Tensor]:
+        """Return the best few masks of the S drawn, best first."""
+        with problem.clock.measure("draws"):
+            masks = self._draws(problem)
+            return [masks[k] for k in problem.judge.best_masks(masks, count)]
+
+    def _draws(self, problem: Problem) -> list[Tensor]:
         magnitude = problem.weights.abs()
         masks = [problem.budget.lowest(magnitude)]
         for draw in range(1, self.num_draws):
             masks.append(self.draw(problem, magnitude))
             problem.notify(Event("draws", draw + 1, self.num_draws))
-        masks = self._screened(problem, masks)
-        return masks[problem.judge.best_mask(masks)]
+        return self._screened(problem, masks)
 
     def draw(self, problem: Problem, magnitude: Tensor) -> Tensor:
         """Return one random mask (lines 5 to 12)."""
@@ -70,7 +74,7 @@ class Randomized:
     def _screened(self, problem: Problem, masks: list[Tensor]) -> list[Tensor]:
         if not self.screen or problem.maybe_quadratic is None or len(masks) < 4:
             return masks
-        costs = [problem.quadratic.cost(mask) for mask in masks]
+        costs = problem.quadratic.costs(masks)
         ranked = sorted(range(1, len(masks)), key=lambda k: costs[k])
         return [masks[0]] + [masks[k] for k in ranked[: len(masks) // 2]]
 
@@ -78,21 +82,22 @@ class Randomized:
 def draw_bucketed(magnitude: Tensor, count: int, buckets: int, generator: torch.Generator) -> Tensor:
     """Deal the weights into buckets at random and prune the smallest of each, `count` in all.
 
-    All buckets at once: one sort by (bucket, magnitude) ranks every weight within its bucket.
+    The buckets are the rows of a matrix, sorted all at once; the last entry of some rows is empty.
     """
-    size = magnitude.numel()
-    order = torch.randperm(size, generator=generator).to(magnitude.device)  # the dealer's pack
-    sizes = [size // buckets + (k < size % buckets) for k in range(buckets)]
+    size, width = magnitude.numel(), -(-magnitude.numel() // buckets)
+    sizes = torch.full((buckets,), width)
+    sizes[size - (width - 1) * buckets :] = width - 1
+    dealt = torch.full((buckets, width), size)
+    dealt[torch.arange(width) < sizes.unsqueeze(1)] = torch.randperm(size, generator=generator)
+    dealt = dealt.to(magnitude.device)
+    values = torch.cat([magnitude, magnitude.new_full((1,), torch.inf)])[dealt]
+    ranked = dealt.gather(1, values.argsort(dim=1, stable=True))
     # Which buckets round up is drawn too, lest the first ones always do.
-    turn = torch.randperm(buckets, generator=generator).tolist()
-    shares = apportion(count, [Fraction(count * sizes[k], size) for k in turn], [sizes[k] for k in turn])
-    share_of = torch.empty(buckets, dtype=torch.long)
-    share_of[torch.tensor(turn)] = torch.tensor(shares)
-    bucket = torch.repeat_interleave(torch.arange(buckets), torch.tensor(sizes)).to(magnitude.device)
-    by_size = magnitude[order].argsort(stable=True)
-    ranked = by_size[bucket[by_size].argsort(stable=True)]  # by bucket, then by magnitude
-    starts = torch.tensor([0, *sizes[:-1]]).cumsum(0).to(magnitude.device)
-    rank = torch.arange(size, device=magnitude.device) - starts[bucket]
+    turn = torch.randperm(buckets, generator=generator)
+    quotas = [Fraction(count * n, size) for n in sizes[turn].tolist()]
+    shares = torch.empty(buckets, dtype=torch.long)
+    shares[turn] = torch.tensor(apportion(count, quotas, sizes[turn].tolist()))
+    chosen = ranked[torch.arange(width, device=dealt.device) < shares.to(dealt.device).unsqueeze(1)]
     pruned = torch.zeros_like(magnitude, dtype=torch.bool)
-    pruned[order[ranked]] = rank < share_of.to(magnitude.device)[bucket]
+    pruned[chosen] = True
     return pruned

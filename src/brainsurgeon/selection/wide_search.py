@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ..problem import Problem, Selection
 from .local_search import improve
-from .pool import Pool
+from .pool import Pool, extremes
 from .randomized import Randomized
 
 
@@ -24,10 +22,12 @@ from .randomized import Randomized
 class WideSearch:
     """Steepest descent over swaps within a pool; `min_improvement`, `max_steps` and `patience` as in Algorithm 1.
 
-    `swaps_per_step` bounds the swaps between two looks at the sample loss.
+    `swaps_per_step` bounds the swaps between two looks at the sample loss. The search runs from the best `starts` draws
+    of the start, and the mask of smallest sample loss wins.
     """
 
     start: Selection = field(default_factory=Randomized)
+    starts: int = 4
     pool: int = 256
     min_improvement: float = 1e-4
     swaps_per_step: int = 32
@@ -39,33 +39,20 @@ class WideSearch:
 
     def __call__(self, problem: Problem) -> Tensor:
         """Return the best mask found."""
-        return improve(problem, self.start(problem), self.step, self.max_steps, self.patience)
+        several = getattr(self.start, "several", None)
+        starts = several(problem, self.starts) if several else [self.start(problem)]
+        found = [improve(problem, pruned, self.step, self.max_steps, self.patience) for pruned in starts]
+        return found[problem.judge.best_masks(found)[0]]
 
     def step(self, problem: Problem, pruned: Tensor, pressure: Tensor) -> list[tuple[int, int]]:
         """Return the swaps of one step, group by group of the budget."""
-        impact = problem.quadratic.impact(pressure, pruned)
+        quadratic, drift = problem.quadratic, problem.quadratic.drift(pressure)
+        impact = quadratic.impact(drift, pruned)
         swaps = []
         for group in problem.budget.groups:
             inside, outside = group[pruned[group]], group[~pruned[group]]
             if inside.numel() and outside.numel():
-                front = inside[impact[inside].topk(min(self.pool, inside.numel())).indices]
-                behind = outside[impact[outside].topk(min(self.pool, outside.numel()), largest=False).indices]
-                pool = Pool.gather(problem.quadratic, pressure, torch.cat([front, behind]))
-                swaps += self._descend(pool, front.numel())
-        return swaps
-
-    def _descend(self, pool: Pool, inside: int) -> list[tuple[int, int]]:
-        """Take the best swap of the pool until none improves by ε; a weight moves once a step."""
-        back, gone = np.arange(inside), np.arange(inside, pool.drift.size)
-        between = pool.gamma[:inside, inside:]
-        open_i, open_j = np.zeros(back.size), np.zeros(gone.size)  # ∞ once moved
-        swaps: list[tuple[int, int]] = []
-        while len(swaps) < self.swaps_per_step:
-            change = (pool.beta(gone) + open_j)[None, :] - between - (pool.alpha(back) - open_i)[:, None]
-            i, j = divmod(int(change.argmin()), gone.size)
-            if change[i, j] > -self.min_improvement:
-                break
-            pool.swap(i, inside + j)
-            open_i[i] = open_j[j] = np.inf
-            swaps.append((int(pool.indices[i]), int(pool.indices[inside + j])))
+                members, count = extremes(impact, inside, outside, self.pool)
+                pool = Pool.gather(quadratic, drift, members)
+                swaps += pool.descend(count, self.min_improvement, self.swaps_per_step)
         return swaps

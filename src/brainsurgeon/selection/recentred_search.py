@@ -1,0 +1,93 @@
+"""The recentred search: swaps by the true gradient where the search stands, and by the curvature's γ.
+
+The quadratic model is built at the trained weights, and at high sparsity a mask is far from there: its costs no longer
+order masks as the loss does. Here each round takes the mean gradient g of the sample loss at the masked weights
+w − w_P. In the quadratic model recentred at that point, 2w_i(Hw_P)_i − 2w_ia_i of α and β becomes −2w_ig_i, while γ
+and w_i²H_ii stay. The best swaps of a pool are lined up, and the loss itself says how many of them to take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..events import Event
+from ..problem import Problem, Selection
+from .pool import Pool, extremes
+from .randomized import Randomized
+
+STIFFEN = 4.0
+
+
+@dataclass(frozen=True)
+class RecentredSearch:
+    """Line up the best swaps at the masked weights, take as many as the sample loss likes, and look again.
+
+    A round of which less than a quarter is taken makes the curvature four times as stiff for the next, a round taken
+    whole half as stiff. The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds.
+    """
+
+    start: Selection = field(default_factory=Randomized)
+    pool: int = 256
+    min_improvement: float = 1e-4
+    max_steps: int = 50
+    max_stiffness: float = 256.0
+
+    uses_curvature: ClassVar[bool] = True
+    uses_loss: ClassVar[bool] = True
+
+    def __call__(self, problem: Problem) -> Tensor:
+        """Return the best mask found."""
+        pruned = self.start(problem)
+        with problem.clock.measure("search"):
+            return self.improve(problem, pruned)
+
+    def improve(self, problem: Problem, pruned: Tensor) -> Tensor:
+        """Run the rounds from a mask."""
+        stiffness, drift = 1.0, None
+        for number in range(1, self.max_steps + 1):
+            if drift is None:
+                drift = -2 * problem.quadratic.w * problem.judge.gradient(pruned)
+            swaps = self._line_up(problem, pruned, drift, stiffness)
+            lengths = _halvings(len(swaps))
+            masks = [pruned] + [_swapped(pruned, swaps[:length]) for length in lengths]
+            best = problem.judge.best_masks(masks)[0] if lengths else 0
+            taken = lengths[best - 1] if best else 0
+            problem.notify(Event("search", number, self.max_steps, {"swaps": taken, "stiffness": stiffness}))
+            if taken:
+                pruned, drift = masks[best], None
+            elif stiffness >= self.max_stiffness:
+                break
+            stiffness = self._adapted(stiffness, taken, len(swaps))
+        return pruned
+
+    def _adapted(self, stiffness: float, taken: int, offered: int) -> float:
+        if 4 * taken < offered or not offered:
+            return min(stiffness * STIFFEN, self.max_stiffness)
+        return max(stiffness / 2, 1.0) if taken == offered else stiffness
+
+    def _line_up(self, problem: Problem, pruned: Tensor, drift: Tensor, stiffness: float) -> list[tuple[int, int]]:
+        impact = problem.quadratic.impact(drift, pruned, stiffness)
+        swaps = []
+        for group in problem.budget.groups:
+            inside, outside = group[pruned[group]], group[~pruned[group]]
+            if inside.numel() and outside.numel():
+                members, count = extremes(impact, inside, outside, self.pool)
+                pool = Pool.gather(problem.quadratic, drift, members, stiffness)
+                swaps += pool.descend(count, self.min_improvement, self.pool)
+        return swaps
+
+
+def _halvings(count: int) -> list[int]:
+    """Return count, count/2, count/4, … down to 1."""
+    return [count >> k for k in range(count.bit_length())]
+
+
+def _swapped(pruned: Tensor, swaps: list[tuple[int, int]]) -> Tensor:
+    mask = pruned.clone()
+    back, gone = torch.tensor(swaps, device=pruned.device).T
+    mask[back], mask[gone] = False, True
+    return mask
