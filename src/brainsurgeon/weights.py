@@ -82,9 +82,10 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
     normalisation layer, that is, linear, convolution, embedding, attention and recurrent weights. Biases,
     normalisation layers and bare parameters are left alone unless `include` names them. `include` and
     `exclude` take parameter or module names, glob patterns over them, and module types. A tensor that
-    several modules share counts once, under its first name.
+    several modules share counts once, under its first name, and excluding any of its names excludes it.
     """
     chosen: dict[int, tuple[str, nn.Parameter]] = {}
+    left_alone: set[int] = set()
     owners = _owners(model)
     includes, excludes = _rules(include), _rules(exclude)
     used: set[str | type[nn.Module]] = set()
@@ -92,23 +93,25 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
         matched = [rule for rule in includes if _matches(rule, name, modules)]
         dropped = [rule for rule in excludes if _matches(rule, name, modules)]
         used.update(matched, dropped)
+        if includes and parameter.dim() < 2:  # a bias is not swept up with its layer
+            matched = [rule for rule in matched if _asks_for(rule, name)]
         wanted = bool(matched) if includes else _by_default(name, parameter, modules)
-        # A bias is swept up by a layer's name or type only if the rule names the bias itself.
-        if wanted and includes and parameter.dim() < 2:
-            wanted = any(isinstance(rule, str) and fnmatchcase(name, rule) for rule in matched)
-        if wanted and not dropped:
+        if dropped:
+            left_alone.add(id(parameter))
+        elif wanted:
             _check(name, parameter, modules[-1], explicit=name in includes)
             if parameter.requires_grad:
                 chosen.setdefault(id(parameter), (name, parameter))
     for rule in [*includes, *excludes]:
         if rule not in used:
             raise BrainsurgeonError(f"{_show(rule)} matches no parameter; the model has: {_known(owners)}")
-    if not chosen:
+    found = [entry for key, entry in chosen.items() if key not in left_alone]
+    if not found:
         raise BrainsurgeonError(
             f"nothing to prune: no trainable weight is left by include={include!r}, exclude={exclude!r}; "
             f"the model has: {_known(owners)}"
         )
-    return _lay_out([entry for entry in chosen.values()])
+    return _lay_out(found)
 
 
 def _lay_out(chosen: list[tuple[str, nn.Parameter]]) -> PrunableWeights:
@@ -143,6 +146,14 @@ def _matches(rule: str | type[nn.Module], name: str, modules: list[nn.Module]) -
     if isinstance(rule, type):
         return any(isinstance(module, rule) for module in modules)
     return fnmatchcase(name, rule) or name.startswith(f"{rule}.") or fnmatchcase(name.rpartition(".")[0], rule)
+
+
+def _asks_for(rule: str | type[nn.Module], name: str) -> bool:
+    """Say whether a rule names the parameter itself, as `*.bias` does and `layers.*` does not."""
+    if isinstance(rule, type):
+        return False
+    own = rule.rpartition(".")[2]
+    return fnmatchcase(name, rule) and own.strip("*?") != "" and fnmatchcase(name.rpartition(".")[2], own)
 
 
 def _by_default(name: str, parameter: nn.Parameter, modules: list[nn.Module]) -> bool:

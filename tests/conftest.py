@@ -1,0 +1,13 @@
+"""What all tests share: hypothesis draws the same examples on every run, without a time limit for each."""
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
+settings.load_profile("steady")
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
