@@ -208,6 +208,7 @@ TABLE = [
         lambda: Recurrent(nn.GRU),
         lambda: labelled(4, 3),
         prunable=("cell.weight_ih_l0", "cell.weight_hh_l0", "head.weight"),
+        batched=False,
     ),
     Case("tied", Tied, lambda: tokens(3), prunable=("embedding.weight", "mix.weight")),
     Case(

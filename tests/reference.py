@@ -1,7 +1,8 @@
 """The paper, dense and slow: every formula as it is printed, in float64, to be read next to it.
 
-Nothing here is shared with the package. Sets of weights are sorted lists of indices, vectors and matrices are NumPy
-arrays, and H is a full N×N matrix. The slips of the paper are mended: w* = w̄ + δw*, and a weight is zero where y = 1.
+Nothing here is shared with the package. Sets of weights are sorted lists of indices, vectors and matrices are
+NumPy arrays, and H is a full N×N matrix. The slips of the paper are mended: w* = w̄ + δw*, and a weight is
+zero where y = 1.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ Array = np.ndarray
 Loss = Callable[[list[int]], float]
 
 
-# The Hessian (appendix C) ---------------------------------------------------------------------------------------
+# ---- The Hessian (appendix C)
 
 
 def fisher(G: Array, damping: float) -> Array:
@@ -46,7 +47,7 @@ def woodbury(G: Array, damping: float) -> Array:
     return (np.eye(N) - G.T @ np.linalg.solve(K * damping * np.eye(K) + G @ G.T, G)) / damping
 
 
-# CBS-U and OBS (section 6, appendix A) --------------------------------------------------------------------------
+# ---- CBS-U and OBS (section 6, appendix A)
 
 
 def obs_step(H: Array, w: Array, P: Sequence[int], linear: Array | None = None) -> Array:
@@ -88,7 +89,7 @@ def woodfisher_scores(H: Array, w: Array) -> Array:
     return w**2 / (2 * np.diag(np.linalg.inv(H)))
 
 
-# CBS-S (section 3) ----------------------------------------------------------------------------------------------
+# ---- CBS-S (section 3)
 
 
 def selection_cost(H: Array, w: Array, P: Sequence[int]) -> float:
@@ -111,7 +112,7 @@ def best_joint(H: Array, w: Array, count: int) -> tuple[float, tuple[int, ...]]:
     return brute_force(lambda P: joint_cost(H, w, P), len(w), count)
 
 
-# Algorithm 1 ----------------------------------------------------------------------------------------------------
+# ---- Algorithm 1
 
 
 def gamma(H: Array, w: Array, i: int, j: int) -> float:
@@ -130,13 +131,21 @@ def beta(H: Array, w: Array, P: Sequence[int], j: int) -> float:
 
 
 def algorithm_1(
-    H: Array, w: Array, P: Sequence[int], loss: Loss, eps: float, tau: int, rho: int, steps_max: int, noimp_max: int
+    H: Array,
+    w: Array,
+    P: Sequence[int],
+    loss: Loss,
+    eps: float,
+    tau: int,
+    rho: int,
+    steps_max: int,
+    noimp_max: int,
 ) -> list[int]:
     """The local search, line by line."""
     P = sorted(P)
     P_F, s_improv = P, 0
     for s in range(1, steps_max + 1):
-        I, J = algorithm_1_step(H, w, P, eps, tau, rho)
+        I, J = algorithm_1_step(H, w, P, eps, tau, rho)  # noqa: E741
         if not I:  # lines 15 and 27 to 29
             return P_F
         P = sorted((set(P) | set(J)) - set(I))
@@ -151,7 +160,7 @@ def algorithm_1_step(
     H: Array, w: Array, P: Sequence[int], eps: float, tau: int, rho: int
 ) -> tuple[list[int], list[int]]:
     """Lines 5 to 26: the weights I that come back and the weights J that go in their place."""
-    I: list[int] = []
+    I: list[int] = []  # noqa: E741
     J: list[int] = []
     rest = [j for j in range(len(w)) if j not in P]
     if not P or not rest:
@@ -180,11 +189,11 @@ def algorithm_1_step(
     return I, J
 
 
-# Algorithm 2 ----------------------------------------------------------------------------------------------------
+# ---- Algorithm 2
 
 
 def algorithm_2_draw(w: Array, deal: Sequence[Sequence[int]], shares: Sequence[int]) -> list[int]:
-    """Lines 5 to 12 for buckets already dealt: magnitude pruning of `shares[k]` weights of bucket `deal[k]`."""
+    """Lines 5 to 12 for buckets already dealt: magnitude pruning of `shares[k]` in bucket `deal[k]`."""
     Q: list[int] = []
     for bucket, share in zip(deal, shares, strict=True):
         Q += sorted(bucket, key=lambda i: abs(w[i]))[:share]

@@ -41,7 +41,9 @@ def labels(batches: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_source_gives_every_sample_once_with_its_own_label(source: str, generator: torch.Generator) -> None:
+def test_every_source_gives_every_sample_once_with_its_own_label(
+    source: str, generator: torch.Generator
+) -> None:
     batches = list(as_batches(SOURCES[source](), generator))
     assert sorted(labels(batches)) == list(range(150))
     for batch in batches:

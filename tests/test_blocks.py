@@ -16,7 +16,11 @@ def weights_of(sizes: list[int]) -> PrunableWeights:
     return PrunableWeights(tuple(layers))
 
 
-@given(sizes_of_layers, st.one_of(st.sampled_from(["model", "layer", "auto"]), st.integers(1, 60)), st.integers(1, 9))
+@given(
+    sizes_of_layers,
+    st.one_of(st.sampled_from(["model", "layer", "auto"]), st.integers(1, 60)),
+    st.integers(1, 9),
+)
 def test_every_rule_partitions_the_weights_in_order(sizes: list[int], rule: str | int, rows: int) -> None:
     blocks = make_blocks(rule, weights_of(sizes), rows)
     covered = [k for block in blocks for k in range(block.start, block.stop)]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import one_group
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.mask import apportion, exact_count, lowest, make_budget
+from toys import one_group
 
 CPU = torch.device("cpu")
 sparsities = st.integers(1, 999).map(lambda thousandths: thousandths / 1000)
@@ -33,7 +33,9 @@ def test_the_count_of_the_papers_first_network(sparsity: float, expected: int) -
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.data())
-def test_lowest_is_exact_under_ties_and_ties_go_to_the_lowest_index(values: list[int], data: st.DataObject) -> None:
+def test_lowest_is_exact_under_ties_and_ties_go_to_the_lowest_index(
+    values: list[int], data: st.DataObject
+) -> None:
     count = data.draw(st.integers(0, len(values)))
     chosen = lowest(torch.tensor(values, dtype=torch.float32), count)
     expected = sorted(range(len(values)), key=lambda k: (values[k], k))[:count]
@@ -47,7 +49,9 @@ def test_scores_that_are_not_finite_are_refused(bad: float) -> None:
 
 
 @given(layer_sizes, st.data())
-def test_apportioned_counts_add_up_and_stay_next_to_their_quotas(sizes: list[int], data: st.DataObject) -> None:
+def test_apportioned_counts_add_up_and_stay_next_to_their_quotas(
+    sizes: list[int], data: st.DataObject
+) -> None:
     total = data.draw(st.integers(0, sum(sizes)))
     quotas = [Fraction(total * size, sum(sizes)) for size in sizes]
     counts = apportion(total, quotas, sizes)

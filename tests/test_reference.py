@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import reference
 from toys import make_toy
 
@@ -12,7 +13,9 @@ SIZES = [(3, 8), (8, 8), (20, 8)]
 def test_recursion_closed_form_and_dense_inverse_agree(K: int, N: int) -> None:
     toy = make_toy(0, K, N)
     dense = np.linalg.inv(reference.fisher(toy.G, toy.damping))
-    np.testing.assert_allclose(reference.woodfisher_recursion(toy.G, toy.damping), dense, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        reference.woodfisher_recursion(toy.G, toy.damping), dense, rtol=1e-9, atol=1e-9
+    )
     np.testing.assert_allclose(reference.woodbury(toy.G, toy.damping), dense, rtol=1e-9, atol=1e-9)
 
 
@@ -29,7 +32,9 @@ def test_several_weights_reduce_to_classic_obs_for_one() -> None:
     toy = make_toy(2, 5, 8)
     H = reference.fisher(toy.G, toy.damping)
     for q in range(8):
-        np.testing.assert_allclose(reference.obs_step(H, toy.w, [q]), reference.obs_single(H, toy.w, q), rtol=1e-9)
+        np.testing.assert_allclose(
+            reference.obs_step(H, toy.w, [q]), reference.obs_single(H, toy.w, q), rtol=1e-9
+        )
         assert reference.joint_cost(H, toy.w, [q]) == pytest.approx(reference.woodfisher_scores(H, toy.w)[q])
 
 
@@ -51,7 +56,7 @@ def test_every_swap_of_a_step_lowers_the_objective_by_the_least_improvement() ->
     toy = make_toy(4, 6, 30)
     H = reference.fisher(toy.G, toy.damping)
     P = list(range(15))
-    I, J = reference.algorithm_1_step(H, toy.w, P, eps=1e-3, tau=5, rho=4)
+    I, J = reference.algorithm_1_step(H, toy.w, P, eps=1e-3, tau=5, rho=4)  # noqa: E741
     assert len(I) > 1
     before = 2 * reference.selection_cost(H, toy.w, P)
     for i, j in zip(I, J, strict=True):

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from cases import CASES, Case, Tied, every_case
 from torch import nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.weights import find_weights
+from cases import CASES, Case, Tied, every_case
 
 
 class Mixed(nn.Module):
@@ -68,7 +68,9 @@ def test_unflattened_views_lie_where_the_layers_say() -> None:
         ("norm.weight", None, ["norm.weight"]),
     ],
 )
-def test_names_patterns_and_types_choose_the_layers(include: object, exclude: object, expected: list[str]) -> None:
+def test_names_patterns_and_types_choose_the_layers(
+    include: object, exclude: object, expected: list[str]
+) -> None:
     found = find_weights(Mixed(), include, exclude)  # type: ignore[arg-type]
     assert list(found.names) == expected
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -32,7 +33,9 @@ class Toy:
     def size(self) -> int:
         return len(self.w)
 
-    def quadratic(self, dtype: torch.dtype = torch.float64, linear: np.ndarray | None = None) -> QuadraticModel:
+    def quadratic(
+        self, dtype: torch.dtype = torch.float64, linear: np.ndarray | None = None
+    ) -> QuadraticModel:
         """The package's model of this toy, with gradients stored in `dtype`."""
         columns = torch.from_numpy(self.G.T.copy()).to(dtype)
         curvatures = [Fisher(columns[block], self.damping) for block in self.blocks]
@@ -47,7 +50,9 @@ class Toy:
         return Problem(torch.from_numpy(self.w), budget, generator, self.quadratic(), judge)
 
 
-def make_toy(seed: int, K: int = 6, N: int = 10, damping: float = 0.1, blocks: list[slice] | None = None) -> Toy:
+def make_toy(
+    seed: int, K: int = 6, N: int = 10, damping: float = 0.1, blocks: list[slice] | None = None
+) -> Toy:
     """A toy whose gradients are correlated, so that removals cancel one another."""
     rng = np.random.default_rng(seed)
     G = rng.normal(size=(K, 3)) @ rng.normal(size=(3, N)) + 0.3 * rng.normal(size=(K, N))
@@ -59,7 +64,7 @@ def toys(max_size: int = 12) -> st.SearchStrategy[Toy]:
 
     def build(seed: int, K: int, N: int, cuts: set[int]) -> Toy:
         ends = [0, *sorted(cut for cut in cuts if cut < N), N]
-        return make_toy(seed, K, N, 0.1, [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)])
+        return make_toy(seed, K, N, 0.1, [slice(a, b) for a, b in pairwise(ends)])
 
     return st.builds(
         build,
@@ -104,6 +109,9 @@ class ToyJudge:
     def gradient(self, pruned: Tensor) -> Tensor:
         assert self.slope is not None
         return self.slope(pruned)
+
+    def affordable_gradients(self, least: int, most: int) -> int:
+        return least
 
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         assert self.weights_loss is not None

@@ -100,13 +100,20 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> nn.Module:
 
 def save_checkpoint(model: nn.Module, path: str | Path, metadata: dict[str, str] | None = None) -> None:
     """Write the weights of ``model`` as safetensors; the file appears whole or not at all."""
+    save_tensors(model.state_dict(), path, metadata)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: str | Path, metadata: dict[str, str] | None = None) -> None:
+    """Write tensors by name as safetensors, those that share memory once a name."""
     from safetensors.torch import save
 
     path = Path(path)
-    state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    copies = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
+    }
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary.write_bytes(save(state, metadata))  # its own save_file would make it private to us
+        temporary.write_bytes(save(copies, metadata))  # its own save_file would make it private to us
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -97,13 +97,13 @@ class PruningResult:
 
     def save(self, folder: str | Path) -> Path:
         """Write model.safetensors, masks.safetensors and result.json into a new or empty folder."""
-        from .checkpoint import save_model, save_tensors  # safetensors is needed here alone
+        from .checkpoint import save_checkpoint, save_tensors  # safetensors is needed here alone
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise FileExistsError(f"{folder} is not empty: give a new folder, so that no other run is overwritten")
-        save_model(self.model, folder / "model.safetensors")
+        save_checkpoint(self.model, folder / "model.safetensors")
         save_tensors(self.masks, folder / "masks.safetensors")
         (folder / "result.json").write_text(self.to_json())
         return folder

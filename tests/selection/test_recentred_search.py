@@ -1,0 +1,68 @@
+"""The recentred search: never worse by the judge, and the wide search's equal where its model is the loss."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import reference
+from brainsurgeon.problem import Problem
+from brainsurgeon.selection import Magnitude, RecentredSearch
+from toys import Toy, ToyJudge, arbitrary_loss, make_toy
+
+
+def quadratic_judge(toy: Toy) -> ToyJudge:
+    """The model itself as the loss: its gradient at w − w_P is −Hw_P."""
+    quadratic = toy.quadratic()
+    return ToyJudge(quadratic.cost, lambda pruned: -quadratic.pressure(pruned))
+
+
+@given(st.integers(0, 10_000))
+def test_the_search_is_never_worse_than_its_start_by_the_judge(seed: int) -> None:
+    toy, loss = make_toy(seed, 6, 20), arbitrary_loss(seed)
+    problem = toy.problem(10, ToyJudge(loss, lambda pruned: torch.randn(20, dtype=torch.float64)))
+    assert loss(RecentredSearch(Magnitude())(problem)) <= loss(Magnitude()(problem))
+
+
+@given(st.integers(0, 1000), st.integers(1, 8))
+def test_with_its_model_as_the_loss_the_search_ends_below_its_start_and_above_the_optimum(
+    seed: int, count: int
+) -> None:
+    toy = make_toy(seed, 6, 9)
+    problem, quadratic = toy.problem(count, quadratic_judge(toy)), toy.quadratic()
+    found = RecentredSearch(Magnitude(), min_improvement=1e-9)(problem)
+    optimum, _ = reference.best_selection(reference.fisher(toy.G, toy.damping), toy.w, count)
+    assert optimum - 1e-9 <= quadratic.cost(found) <= quadratic.cost(Magnitude()(problem)) + 1e-9
+
+
+def test_with_its_model_as_the_loss_the_search_improves_on_magnitude() -> None:
+    better = 0
+    for seed in range(10):
+        toy = make_toy(seed, 6, 300)
+        problem, quadratic = toy.problem(150, quadratic_judge(toy)), toy.quadratic()
+        found = RecentredSearch(Magnitude(), max_steps=20)(problem)
+        better += quadratic.cost(found) < 0.9 * quadratic.cost(Magnitude()(problem))
+    assert better >= 5
+
+
+def test_a_judge_that_refuses_every_swap_keeps_the_start() -> None:
+    toy = make_toy(0, 6, 20)
+    start = Magnitude()(toy.problem(10))
+    judge = ToyJudge(lambda mask: float(not torch.equal(mask, start)), quadratic_judge(toy).slope)
+    assert torch.equal(RecentredSearch(Magnitude())(toy.problem(10, judge)), start)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_number_of_rounds_can_be_bounded(steps: int) -> None:
+    toy, asked = make_toy(0, 6, 40), list[Tensor]()
+    inner = quadratic_judge(toy)
+
+    def slope(pruned: Tensor) -> Tensor:
+        asked.append(pruned)
+        assert inner.slope is not None
+        return inner.slope(pruned)
+
+    problem: Problem = toy.problem(20, ToyJudge(inner.loss, slope))
+    RecentredSearch(Magnitude(), max_steps=steps)(problem)
+    assert 1 <= len(asked) <= steps

@@ -1,0 +1,150 @@
+"""Who may touch what: the dependency rules of the package, read from its own source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import brainsurgeon
+
+ROOT = Path(brainsurgeon.__file__).parent
+FILES = {
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))
+}
+ENGINE = [
+    name
+    for name in FILES
+    if name.split("/")[0] in {"curvature", "selection", "update"}
+    or name in {"quadratic.py", "problem.py", "mask.py"}
+]
+OUTSIDE = {
+    "argparse",
+    "typer",
+    "rich",
+    "json",
+    "pathlib",
+    "os",
+    "io",
+    "pickle",
+    "shutil",
+    "sys",
+    "logging",
+    "safetensors",
+}
+SEES_MODELS = {"batches", "weights", "loss", "gradients", "sample_loss", "prune", "result", "checkpoint"}
+RANDOM = {
+    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
+    "multinomial", "poisson",
+}  # fmt: skip
+IN_PLACE_RANDOM = {"normal_", "uniform_", "bernoulli_", "random_", "exponential_"}
+
+
+def imports(tree: ast.AST, name: str) -> set[str]:
+    """Every module that a file imports, in full; names imported from a module count as `module.name` too."""
+    package = ["brainsurgeon", *name.split("/")[:-1]]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
+    return [(dotted(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def keywords(call: ast.Call) -> set[str | None]:
+    return {keyword.arg for keyword in call.keywords}
+
+
+def test_the_source_was_found() -> None:
+    assert {"prune.py", "curvature/fisher.py", "selection/local_search.py", "update/joint.py"} <= FILES.keys()
+    assert "brainsurgeon.events" in imports(FILES["selection/randomized.py"], "selection/randomized.py")
+
+
+@pytest.mark.parametrize("name", ENGINE)
+def test_the_engine_sees_tensors_and_callables_only(name: str) -> None:
+    """No module, no loader, no file and no terminal inside the algebra, the searches and the updates."""
+    found = imports(FILES[name], name)
+    assert not {module for module in found if module.startswith(("torch.nn", "torch.utils", "torch.func"))}
+    assert not {module for module in found if module.split(".")[0] in OUTSIDE}
+    assert not found & {f"brainsurgeon.{module}" for module in SEES_MODELS}
+    assert not {name for name, _ in calls(FILES[name])} & {"print", "open"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_selections_and_updates_do_not_know_one_another(name: str) -> None:
+    other = {"selection": "brainsurgeon.update", "update": "brainsurgeon.selection"}.get(name.split("/")[0])
+    found = imports(FILES[name], name)
+    if other is not None:
+        assert not {module for module in found if module.startswith(other)}
+    elif name.split("/")[0] in {"curvature", "quadratic.py", "mask.py", "problem.py"}:
+        assert not {m for m in found if m.startswith(("brainsurgeon.selection", "brainsurgeon.update"))}
+
+
+@pytest.mark.parametrize("name", ENGINE)
+def test_the_engine_depends_inwards_only(name: str) -> None:
+    """Nothing in it imports the wiring: prune, methods, result, command line, networks or data."""
+    outer = ("prune", "methods", "result", "progress", "cli", "models", "data", "train", "memory", "blocks")
+    assert not {
+        m for m in imports(FILES[name], name) if m.startswith(tuple(f"brainsurgeon.{o}" for o in outer))
+    }
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_a_few_files_touch_a_module(name: str) -> None:
+    allowed = {
+        "weights.py",
+        "gradients.py",
+        "sample_loss.py",
+        "checkpoint.py",
+        "loss.py",
+        "prune.py",
+        "result.py",
+    }
+    shipped = name.split("/")[0] in {"models", "data", "cli"} or name in {"train.py", "evaluate.py"}
+    if name not in allowed and not shipped:
+        assert not {m for m in imports(FILES[name], name) if m.startswith(("torch.nn", "torch.func"))}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_randomness_comes_from_a_generator_that_was_handed_over(name: str) -> None:
+    """No global seed is set, and no number is drawn from a global generator."""
+    for function, call in calls(FILES[name]):
+        assert function not in {"torch.manual_seed", "torch.seed", "torch.cuda.manual_seed", "random.seed"}, (
+            function
+        )
+        parts = function.split(".")
+        if parts[0] == "torch" and parts[-1] in RANDOM and len(parts) == 2:
+            assert "generator" in keywords(call), f"{name}: {function} without a generator"
+        if parts[-1] in IN_PLACE_RANDOM:
+            assert "generator" in keywords(call), f"{name}: {function} without a generator"
+        if function.startswith(("np.random.", "numpy.random.")):
+            assert parts[-1] in {"default_rng", "Generator", "SeedSequence"}, f"{name}: {function}"
+            assert call.args or call.keywords, f"{name}: {function} without a seed"
+        assert parts[0] != "random" or len(parts) == 1, f"{name}: {function} draws from the global generator"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_the_command_line_prints(name: str) -> None:
+    if name.split("/")[0] != "cli" and name != "__main__.py":
+        assert "print" not in {function for function, _ in calls(FILES[name])}
+
+
+@pytest.mark.parametrize("name", ["curvature/fisher.py", "selection/wide_search.py"])
+def test_the_reader_of_imports_would_see_a_breach(name: str) -> None:
+    """The rules above can fail: a line that breaks them is found."""
+    tree = ast.parse("from torch import nn\nfrom ..update import Joint\nfrom ..weights import find_weights")
+    assert {"torch.nn", "brainsurgeon.update", "brainsurgeon.weights"} <= imports(tree, name)
