@@ -17,7 +17,7 @@ SELECTIONS: dict[str, Callable[[], Any]] = {
     "mp": Magnitude,
     "rmp": lambda: Randomized(screen=False),
     "wf-s": WoodFisher,
-    "cbs-s": lambda: RecentredSearch(WideSearch()),
+    "cbs-s": RecentredSearch,
     "wide": WideSearch,
     "algorithm1": LocalSearch,
 }
@@ -81,16 +81,16 @@ def _by_name(name: str) -> tuple[Selection, Update]:
 
 
 def _with_setting(selection: Any, key: str, value: Any) -> Any:
-    if dataclasses.is_dataclass(selection) and not isinstance(selection, type):
-        if key in {field.name for field in dataclasses.fields(selection)}:
-            return dataclasses.replace(selection, **{key: value})
-        start = getattr(selection, "start", None)
-        if start is not None:
-            return dataclasses.replace(selection, start=_with_setting(start, key, value))
     known = sorted(_settings(selection))
-    near = difflib.get_close_matches(key, known, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise BrainsurgeonError(f"unknown setting {key!r} for this method.{hint} Its settings are: {', '.join(known) or 'none'}")
+    if key not in known:
+        near = difflib.get_close_matches(key, known, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise BrainsurgeonError(
+            f"unknown setting {key!r} for this method.{hint} Its settings are: {', '.join(known) or 'none'}"
+        )
+    if key in {field.name for field in dataclasses.fields(selection)}:
+        return dataclasses.replace(selection, **{key: value})
+    return dataclasses.replace(selection, start=_with_setting(selection.start, key, value))
 
 
 def _settings(selection: Any) -> set[str]:

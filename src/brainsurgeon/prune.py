@@ -31,7 +31,7 @@ from .result import LayerRecord, PruningResult
 from .sample_loss import LossJudge, SampleLoss
 from .weights import Rule, find_weights
 
-REPORT_BATCHES = 32
+REPORT_BATCHES = 16
 """Batches of 32 samples on which the loss before and after is reported, more where evaluation is cheap."""
 
 

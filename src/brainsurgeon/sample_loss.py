@@ -23,8 +23,10 @@ from .weights import PrunableWeights
 
 BATCH = 32
 """Samples a batch: the unit of the race, and the same on every device, so that results are too."""
-GRADIENT_BATCHES = 16
+GRADIENT_BATCHES = 8
 """A gradient of the sample loss is taken on at least this many batches."""
+SEARCH_FLOPS = 5e11
+"""The gradients of a search may cost this much, or their least number."""
 ROUND_FLOPS = 32e9
 """A first round may cost this much: cheap networks are judged on the whole sample at once."""
 
@@ -99,10 +101,11 @@ class SampleLoss:
 
     def first_round(self, candidates: int) -> int:
         """Return how many batches a race of this many candidates starts on."""
-        affordable = ROUND_FLOPS / (self._flops_per_batch() * candidates)
+        affordable = ROUND_FLOPS / (self.flops_per_batch() * candidates)
         return max(1, min(self.num_judging, int(affordable)))
 
-    def _flops_per_batch(self) -> float:
+    def flops_per_batch(self) -> float:
+        """Return the floating-point operations of a forward pass over one batch."""
         if self._flops is None:
             one = map_tensors(lambda tensor: tensor[:1], self._batches[0])
             with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -194,11 +197,19 @@ class LossJudge:
         The half that masks are compared on takes no part, so that the search cannot fit itself to its judge.
         """
         half = range(self._sample.num_judging % self._sample.num_batches, self._sample.num_batches)
-        count = min(len(half), max(GRADIENT_BATCHES, self._sample.first_round(3)))
+        count = min(len(half), self._gradient_batches())
         chosen = [half[(self._turn + k) % len(half)] for k in range(count)]
         self._turn += count
         with self._clock.measure("gradient"):
             return self._sample.gradient(self._sample.masked(pruned), chosen)
+
+    def affordable_gradients(self, least: int, most: int) -> int:
+        """Return how many gradients fit into what a search may cost."""
+        flops = 3 * self._gradient_batches() * self._sample.flops_per_batch()
+        return max(least, min(most, int(SEARCH_FLOPS / flops)))
+
+    def _gradient_batches(self) -> int:
+        return max(GRADIENT_BATCHES, self._sample.first_round(3))
 
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         """Return the number of the weight vector with the smallest loss."""

@@ -27,14 +27,16 @@ class RecentredSearch:
     """Line up the best swaps at the masked weights, take as many as the sample loss likes, and look again.
 
     A round of which less than a quarter is taken makes the curvature four times as stiff for the next, a round taken
-    whole half as stiff. The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds.
+    whole half as stiff. The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by default
+    8 to 50, as many as are cheap for the network at hand.
     """
 
     start: Selection = field(default_factory=Randomized)
-    pool: int = 256
+    pool: int = 512
     min_improvement: float = 1e-4
-    max_steps: int = 50
-    max_stiffness: float = 256.0
+    max_steps: int | None = None
+    stiffness: float = 32.0
+    max_stiffness: float = 4096.0
 
     uses_curvature: ClassVar[bool] = True
     uses_loss: ClassVar[bool] = True
@@ -47,16 +49,17 @@ class RecentredSearch:
 
     def improve(self, problem: Problem, pruned: Tensor) -> Tensor:
         """Run the rounds from a mask."""
-        stiffness, drift = 1.0, None
-        for number in range(1, self.max_steps + 1):
+        stiffness, drift = self.stiffness, None
+        rounds = problem.judge.affordable_gradients(8, 50) if self.max_steps is None else self.max_steps
+        for number in range(1, rounds + 1):
             if drift is None:
                 drift = -2 * problem.quadratic.w * problem.judge.gradient(pruned)
             swaps = self._line_up(problem, pruned, drift, stiffness)
-            lengths = _halvings(len(swaps))
+            lengths = _quarterings(len(swaps))
             masks = [pruned] + [_swapped(pruned, swaps[:length]) for length in lengths]
             best = problem.judge.best_masks(masks)[0] if lengths else 0
             taken = lengths[best - 1] if best else 0
-            problem.notify(Event("search", number, self.max_steps, {"swaps": taken, "stiffness": stiffness}))
+            problem.notify(Event("search", number, rounds, {"swaps": taken, "stiffness": stiffness}))
             if taken:
                 pruned, drift = masks[best], None
             elif stiffness >= self.max_stiffness:
@@ -81,9 +84,9 @@ class RecentredSearch:
         return swaps
 
 
-def _halvings(count: int) -> list[int]:
-    """Return count, count/2, count/4, … down to 1."""
-    return [count >> k for k in range(count.bit_length())]
+def _quarterings(count: int) -> list[int]:
+    """Return count, count/4, count/16, … down to 1."""
+    return [count >> k for k in range(0, count.bit_length(), 2)]
 
 
 def _swapped(pruned: Tensor, swaps: list[tuple[int, int]]) -> Tensor:
