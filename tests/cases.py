@@ -100,8 +100,10 @@ def convolutional(*layers: nn.Module, features: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Tanh(), nn.Flatten(), nn.Linear(features, 3))
 
 
-def labelled(*shape: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    return torch.randn(SAMPLES, *shape).to(dtype), torch.randint(3, (SAMPLES,))
+def labelled(
+    *shape: int, dtype: torch.dtype = torch.float32, samples: int = SAMPLES
+) -> tuple[Tensor, Tensor]:
+    return torch.randn(samples, *shape).to(dtype), torch.randint(3, (samples,))
 
 
 def tokens(*shape: int) -> tuple[Tensor, Tensor]:
