@@ -41,7 +41,7 @@ class TransposedLinear(nn.Module):
 class Recurrent(nn.Module):
     """A recurrent layer, read at its last position."""
 
-    def __init__(self, kind: type[nn.RNNBase]):
+    def __init__(self, kind: Callable[..., nn.RNNBase]):
         super().__init__()
         self.cell = kind(3, 5, batch_first=True)
         self.head = nn.Linear(5, 3)

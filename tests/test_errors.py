@@ -145,7 +145,7 @@ def test_a_model_that_cannot_be_pruned_is_refused(name: str, method: str) -> Non
 
 def test_a_refused_model_can_be_pruned_once_the_advice_is_followed() -> None:
     network = changed(lambda m: torch_prune.l1_unstructured(m[0], "weight", 0.5))  # type: ignore[index]
-    torch_prune.remove(network[0], "weight")  # type: ignore[index, arg-type]
+    torch_prune.remove(network[0], "weight")  # type: ignore[index]
     assert prune(network, data(), 0.6, "wf", **QUICK).pruned == 44
     masked = changed(lambda m: torch_prune.l1_unstructured(m[0], "weight", 0.5))  # type: ignore[index]
     assert list(prune(masked, data(), 0.5, "wf", exclude="0", **QUICK).masks) == ["2.weight"]

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.loss import LOSSES, BatchLoss, check_loss
+from brainsurgeon.loss import LOSSES, BatchLoss, LossLike, check_loss
 from cases import CASES, Case, every_case
 
 
@@ -41,7 +41,7 @@ def test_a_name_a_function_of_the_output_and_one_of_the_model_mean_the_same() ->
     def of_model(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         return F.cross_entropy(model(batch[0]), batch[1])
 
-    losses = [
+    losses: list[LossLike] = [
         "cross_entropy",
         F.cross_entropy,
         nn.CrossEntropyLoss(),
@@ -84,7 +84,7 @@ def test_a_loss_that_is_not_one_number_is_refused() -> None:
     with pytest.raises(BrainsurgeonError, match=r"must be one number .* got \(4,\)"):
         BatchLoss(model, nn.CrossEntropyLoss(reduction="none"))(pair())
     with pytest.raises(BrainsurgeonError, match=r"must be one number .* got float"):
-        BatchLoss(model, lambda output, target: 1.0)(pair())
+        BatchLoss(model, lambda output, target: 1.0)(pair())  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("batch", [torch.ones(4, 6), {"x": torch.ones(4, 6)}, (torch.ones(4, 6),)])

@@ -59,7 +59,7 @@ def test_saving_writes_the_model_its_masks_and_the_record(tmp_path: Path) -> Non
         "result.json",
     ]
     assert torch.equal(load_file(folder / "masks.safetensors")["weight"], result.masks["weight"])
-    assert torch.equal(load_file(folder / "model.safetensors")["weight"], result.model.weight)
+    assert torch.equal(load_file(folder / "model.safetensors")["weight"], result.model.state_dict()["weight"])
     assert json.loads((folder / "result.json").read_text()) == json.loads(result.to_json())
 
 

@@ -9,12 +9,12 @@ import reference
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.selection import Magnitude, Randomized
 from brainsurgeon.selection.randomized import draw_bucketed
-from toys import ToyJudge, arbitrary_loss, indices_of, make_toy
+from toys import ToyJudge, arbitrary_loss, indices_of, make_toy, mask_of
 
 
-def deal_of(size: int, buckets: int, seed: int) -> list[list[int]]:
+def deal_by(generator: torch.Generator, size: int, buckets: int) -> list[list[int]]:
     """The deal that a generator makes: a permutation cut into buckets, the larger ones first."""
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).tolist()
+    order = torch.randperm(size, generator=generator).tolist()
     larger = size - (size // buckets) * buckets
     deal, start = [], 0
     for k in range(buckets):
@@ -22,6 +22,11 @@ def deal_of(size: int, buckets: int, seed: int) -> list[list[int]]:
         deal.append(order[start:stop])
         start = stop
     return deal
+
+
+def shares_of(deal: list[list[int]], drawn: list[int]) -> list[int]:
+    """How many weights each bucket gave."""
+    return [len(set(bucket) & set(drawn)) for bucket in deal]
 
 
 @given(st.integers(1, 60), st.integers(0, 1000), st.data())
@@ -32,8 +37,8 @@ def test_a_draw_is_exact_and_prunes_the_smallest_of_each_bucket(
     buckets, count = data.draw(st.integers(1, size)), data.draw(st.integers(0, size))
     w = torch.randn(size, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
     drawn = indices_of(draw_bucketed(w.abs(), count, buckets, torch.Generator().manual_seed(seed)))
-    deal = deal_of(size, buckets, seed)
-    shares = [len(set(bucket) & set(drawn)) for bucket in deal]
+    deal = deal_by(torch.Generator().manual_seed(seed), size, buckets)
+    shares = shares_of(deal, drawn)
     assert len(drawn) == sum(shares) == count
     assert drawn == reference.algorithm_2_draw(w.numpy(), deal, shares)
     assert all(abs(share - count * len(b) / size) < 1 for share, b in zip(shares, deal, strict=True))
@@ -55,15 +60,19 @@ def test_one_bucket_is_plain_magnitude() -> None:
     assert torch.equal(drawn, Magnitude()(toy.problem(11)))
 
 
-def test_the_best_draw_by_loss_is_returned_and_the_first_is_plain_magnitude() -> None:
-    """The S draws of the same generator, judged one by one."""
-    toy, loss = make_toy(1, 4, 40), arbitrary_loss(1)
-    selection = Randomized(num_draws=8, screen=False)
-    problem = toy.problem(20, ToyJudge(loss))
-    masks = [Magnitude()(problem)] + [selection.draw(problem, problem.weights.abs()) for _ in range(7)]
-    found = selection(toy.problem(20, ToyJudge(loss)))
-    assert loss(found) == min(map(loss, masks))
-    assert len({loss(mask) for mask in masks}) == 8
+@pytest.mark.parametrize("seed", range(5))
+def test_the_whole_selection_is_algorithm_2_with_plain_magnitude_as_the_first_draw(seed: int) -> None:
+    """The deals are read from the same generator, the shares from the draws, the rest is the paper's."""
+    toy, loss, generator = make_toy(seed, 4, 41), arbitrary_loss(seed), torch.Generator().manual_seed(seed)
+    selection = Randomized(num_buckets=6, num_draws=8, screen=False)
+    problem = toy.problem(20, ToyJudge(loss), seed)
+    deals, shares = [[list(range(41))]], [[20]]
+    for _ in range(7):
+        deals.append(deal_by(generator, 41, 6))
+        torch.randperm(6, generator=generator)  # which buckets round up
+        shares.append(shares_of(deals[-1], indices_of(selection.draw(problem, problem.weights.abs()))))
+    expected = reference.algorithm_2(toy.w, deals, shares, lambda Q: loss(mask_of(Q, 41)))
+    assert indices_of(selection(toy.problem(20, ToyJudge(loss), seed))) == expected
 
 
 def test_plain_magnitude_survives_the_screening() -> None:

@@ -41,7 +41,7 @@ def test_with_its_model_as_the_loss_the_search_improves_on_magnitude() -> None:
     for seed in range(10):
         toy = make_toy(seed, 6, 300)
         problem, quadratic = toy.problem(150, quadratic_judge(toy)), toy.quadratic()
-        found = RecentredSearch(Magnitude(), max_steps=20)(problem)
+        found = RecentredSearch(Magnitude(), stiffness=1.0, max_steps=20)(problem)
         better += quadratic.cost(found) < 0.9 * quadratic.cost(Magnitude()(problem))
     assert better >= 5
 

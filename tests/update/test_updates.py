@@ -57,6 +57,16 @@ def test_for_one_weight_joint_and_independent_are_classic_obs(toy: Toy, q: int) 
     np.testing.assert_allclose(apply(Independent(), toy, [q]), classic, atol=1e-8)
 
 
+@given(st.integers(0, 1000), st.sets(st.integers(0, 6), min_size=3, max_size=3))
+def test_no_set_and_update_costs_less_than_the_optimum_of_brute_force(seed: int, chosen: set[int]) -> None:
+    """CBS in full: the joint cost of any set is at least the smallest of all, and the best set attains it."""
+    toy = make_toy(seed, 5, 7)
+    H = dense(toy)
+    optimum, best = reference.best_joint(H, toy.w, 3)
+    assert reference.step_cost(H, apply(Joint(), toy, sorted(chosen))) >= optimum - 1e-9
+    assert reference.step_cost(H, apply(Joint(), toy, list(best))) == pytest.approx(optimum)
+
+
 def test_joint_and_independent_differ_where_pruned_weights_interact() -> None:
     toy = make_toy(0)
     P = [0, 1, 2, 3]
