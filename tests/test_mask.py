@@ -32,6 +32,13 @@ def test_the_count_of_the_papers_first_network(sparsity: float, expected: int) -
     assert exact_count(sparsity, 32360) == expected
 
 
+@pytest.mark.parametrize(("sparsity", "size", "expected"), [(0.07, 100, 7), (0.55, 100, 55), (0.14, 50, 7)])
+def test_a_product_that_floats_round_up_is_not_rounded_up(sparsity: float, size: int, expected: int) -> None:
+    """In floating point 0.07 · 100 is a little more than 7, and its ceiling 8."""
+    assert math.ceil(sparsity * size) == expected + 1
+    assert exact_count(sparsity, size) == expected
+
+
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.data())
 def test_lowest_is_exact_under_ties_and_ties_go_to_the_lowest_index(
     values: list[int], data: st.DataObject

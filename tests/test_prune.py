@@ -311,6 +311,20 @@ def test_a_selection_of_ones_own_is_held_to_the_budget() -> None:
         prune(case.model(), case.data(), 0.5, (greedy, Keep()), **QUICK)
 
 
+def test_what_an_update_says_of_pruned_weights_is_ignored() -> None:
+    """They become exactly zero, and the prediction is for that."""
+
+    def one_everywhere(problem: brainsurgeon.Problem, pruned: Tensor) -> Tensor:
+        return torch.ones_like(problem.weights)
+
+    case = CASES["linear"]
+    result = prune(case.model(), case.data(), 0.5, (Magnitude(), one_everywhere), **QUICK)
+    assert_exact(result, 0.5)
+    kept = ~result.masks["0.weight"]
+    expected = case.model().get_parameter("0.weight") + 1
+    assert torch.equal(result.model.get_parameter("0.weight")[kept], expected[kept])
+
+
 def test_one_examination_serves_many_methods_and_sparsities() -> None:
     """The same gradients give what separate calls give, in any order."""
     case = CASES["linear"]

@@ -20,7 +20,7 @@ SELECTIONS: dict[str, Callable[[], Selection]] = {
     "local search": lambda: LocalSearch(Randomized(num_draws=3), max_steps=5),
     "wide search": lambda: WideSearch(Randomized(num_draws=3), max_steps=5),
     "wide search in a small pool": lambda: WideSearch(Magnitude(), pool=2, swaps_per_step=1, max_steps=5),
-    "recentred search": lambda: RecentredSearch(Randomized(num_draws=3), max_steps=5),
+    "recentred search": lambda: RecentredSearch(Randomized(num_draws=3), stiffness=1.0, max_steps=5),
     "recentred wide search": lambda: RecentredSearch(WideSearch(Magnitude()), max_steps=5),
 }
 every_selection = pytest.mark.parametrize("name", SELECTIONS)

@@ -12,7 +12,7 @@ import reference
 from brainsurgeon.events import Event
 from brainsurgeon.mask import Budget
 from brainsurgeon.problem import Problem
-from brainsurgeon.selection import LocalSearch, WideSearch, local_search
+from brainsurgeon.selection import LocalSearch, Randomized, WideSearch, local_search
 from toys import Toy, ToyJudge, arbitrary_loss, indices_of, make_toy, mask_of, toys
 
 
@@ -180,6 +180,15 @@ def test_a_search_is_never_worse_than_its_start_by_the_judge(kind: type, seed: i
     toy, loss, start = make_toy(seed, 6, 20), arbitrary_loss(seed), tuple(range(10))
     found = kind(StartAt(start))(toy.problem(10, ToyJudge(loss)))
     assert loss(found) <= loss(mask_of(start, 20))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_several_starts_the_one_that_ends_best_by_the_judge_wins(seed: int) -> None:
+    toy, judge, start = make_toy(seed, 6, 30), ToyJudge(arbitrary_loss(seed)), Randomized(num_draws=8)
+    starts = start.several(toy.problem(15, judge), 4)
+    ends = [WideSearch(StartAt(tuple(indices_of(mask))))(toy.problem(15, judge)) for mask in starts]
+    found = WideSearch(start, starts=4)(toy.problem(15, judge))
+    assert judge.loss(found) == min(map(judge.loss, ends))
 
 
 @pytest.mark.parametrize("settings", [None, {"swaps_per_step": 2}], ids=["local", "wide"])

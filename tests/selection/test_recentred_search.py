@@ -20,9 +20,14 @@ def quadratic_judge(toy: Toy) -> ToyJudge:
 
 @given(st.integers(0, 10_000))
 def test_the_search_is_never_worse_than_its_start_by_the_judge(seed: int) -> None:
-    toy, loss = make_toy(seed, 6, 20), arbitrary_loss(seed)
-    problem = toy.problem(10, ToyJudge(loss, lambda pruned: torch.randn(20, dtype=torch.float64)))
-    assert loss(RecentredSearch(Magnitude())(problem)) <= loss(Magnitude()(problem))
+    """With a loss and slopes that have nothing to do with the model or with one another."""
+    toy, loss, generator = make_toy(seed, 6, 20), arbitrary_loss(seed), torch.Generator().manual_seed(seed)
+
+    def slope(pruned: Tensor) -> Tensor:
+        return torch.randn(20, dtype=torch.float64, generator=generator)
+
+    problem = toy.problem(10, ToyJudge(loss, slope))
+    assert loss(RecentredSearch(Magnitude(), stiffness=1.0)(problem)) <= loss(Magnitude()(problem))
 
 
 @given(st.integers(0, 1000), st.integers(1, 8))
@@ -31,7 +36,7 @@ def test_with_its_model_as_the_loss_the_search_ends_below_its_start_and_above_th
 ) -> None:
     toy = make_toy(seed, 6, 9)
     problem, quadratic = toy.problem(count, quadratic_judge(toy)), toy.quadratic()
-    found = RecentredSearch(Magnitude(), min_improvement=1e-9)(problem)
+    found = RecentredSearch(Magnitude(), stiffness=1.0, min_improvement=1e-9)(problem)
     optimum, _ = reference.best_selection(reference.fisher(toy.G, toy.damping), toy.w, count)
     assert optimum - 1e-9 <= quadratic.cost(found) <= quadratic.cost(Magnitude()(problem)) + 1e-9
 
