@@ -103,6 +103,11 @@ def test_a_stream_gives_fresh_samples_first_and_seen_ones_after(taken: int, want
     assert len(second) == len(set(second)) == min(wanted, 100)
 
 
+def test_empty_batches_are_passed_over() -> None:
+    stream = SampleStream([(X[:0], Y[:0]), (X[:3], Y[:3])], torch.Generator(), CPU, keep=10)
+    assert [len(tensors_of(batch)[1]) for batch in stream.take(5)] == [3]
+
+
 def test_the_data_may_end_early() -> None:
     stream = SampleStream([(X[:5], Y[:5])], torch.Generator(), CPU, keep=10)
     assert labels(stream.take(50)) == [0, 1, 2, 3, 4]

@@ -1,5 +1,6 @@
 """The record of a run: clock, events, words and files."""
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -48,6 +49,13 @@ def test_the_record_is_json_with_layers_and_trace() -> None:
     assert record["layers"] == [{"name": "weight", "shape": [3, 4], "pruned": 4, "size": 12}]
     assert record["trace"] == [{"stage": "search", "done": 2, "cost": 0.25}]
     assert record["notes"] == ["something to know"]
+
+
+def test_a_diverged_loss_is_null_in_the_record() -> None:
+    """JSON has no infinity."""
+    result = dataclasses.replace(make_result(), loss_after=float("inf"), predicted_change=float("nan"))
+    record = json.loads(result.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (record["loss_before"], record["loss_after"], record["predicted_change"]) == (0.5, None, None)
 
 
 def test_saving_writes_the_model_its_masks_and_the_record(tmp_path: Path) -> None:

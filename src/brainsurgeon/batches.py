@@ -125,6 +125,8 @@ class SampleStream:
                 return
             batch = map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True), batch)
             size = batch_size(batch)
+            if not size:
+                continue
             if size > count:
                 self._rest = map_tensors(lambda tensor, n=count: tensor[n:], batch)
                 batch = map_tensors(lambda tensor, n=count: tensor[:n], batch)

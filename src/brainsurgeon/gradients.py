@@ -62,6 +62,8 @@ def collect_gradients(
 
     Fewer rows come back where the data ends early. The model must be in eval mode.
     """
+    if not dtype.is_floating_point:
+        raise BrainsurgeonError(f"gradients are stored in a floating-point type such as bfloat16, got {dtype}")
     parameters = {f"model.{name}": batch_loss.model.get_parameter(name).detach() for name in weights.names}
     device = next(iter(parameters.values())).device
     pieces = regroup(batches, _chunk_rows(weights.size, device) * gradient_batch)
@@ -114,10 +116,10 @@ def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) ->
 
 
 def _agree(found: Tensor, expected: Tensor) -> bool:
-    """Say whether two gradients are the same but for the rounding of their type."""
-    tolerance = max(1e-2, 8 * torch.finfo(expected.dtype).eps)
-    difference = (found.double() - expected.double()).norm()
-    return bool(difference <= tolerance * expected.double().norm() + 1e-4)
+    """Compare by norm: kernels of reduced precision differ by a per mille or so, a wrong gradient by far more."""
+    tolerance = max(0.02, 8 * torch.finfo(expected.dtype).eps)  # half precision rounds more
+    found, expected = found.double(), expected.double()
+    return bool((found - expected).norm() <= tolerance * expected.norm() + 1e-6)
 
 
 def _autograd(loss: Callable[[Parameters, Batch], Tensor], parameters: Parameters, group: Batch) -> Parameters:

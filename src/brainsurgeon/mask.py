@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from .errors import BrainsurgeonError
 
 def exact_count(sparsity: float, size: int) -> int:
     """Return ⌈rN⌉, with r taken as the decimal that was written (0.9 · 32,360 is 29,124, not 29,124.000…4)."""
-    if not 0 < sparsity < 1:
+    if not isinstance(sparsity, Real) or not 0 < sparsity < 1:
         raise BrainsurgeonError(
             f"sparsity must lie strictly between 0 and 1 (0.9 removes 90% of the weights), got {sparsity!r}"
         )

@@ -61,7 +61,7 @@ def make_method(
     elif isinstance(method, str):
         name, selection, update = method, *_by_name(method)
     else:
-        selection, update = method
+        selection, update = _checked_pair(method)
         name = f"{type(selection).__name__}+{type(update).__name__}"
     for key, value in settings.items():
         selection = _with_setting(selection, key, value)
@@ -69,6 +69,15 @@ def make_method(
         inner = update.update if isinstance(update, Scaled) else update
         update = Scaled(inner, update_scale)
     return Method(name, selection, update)
+
+
+def _checked_pair(method: Any) -> tuple[Selection, Update]:
+    if isinstance(method, Sequence) and len(method) == 2 and all(callable(part) for part in method):
+        return method[0], method[1]
+    raise BrainsurgeonError(
+        f"method must be a name, or a pair of a selection and an update that can be called, got {method!r}; "
+        f"the names are: {', '.join(NAMES)}"
+    )
 
 
 def _by_name(name: str) -> tuple[Selection, Update]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ class PruningResult:
 
     def to_json(self) -> str:
         """Return the record as JSON."""
-        return json.dumps(self.to_dict(), indent=2)
+        return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
 
     def save(self, folder: str | Path) -> Path:
         """Write model.safetensors, masks.safetensors and result.json into a new or empty folder."""
@@ -107,3 +108,12 @@ class PruningResult:
         save_tensors(self.masks, folder / "masks.safetensors")
         (folder / "result.json").write_text(self.to_json())
         return folder
+
+
+def _plain(value: Any) -> Any:
+    """Replace numbers that JSON has no word for (a diverged loss) by null."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

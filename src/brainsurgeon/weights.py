@@ -84,6 +84,8 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
     `exclude` take parameter or module names, glob patterns over them, and module types. A tensor that
     several modules share counts once, under its first name, and excluding any of its names excludes it.
     """
+    if not isinstance(model, nn.Module):
+        raise BrainsurgeonError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     chosen: dict[int, tuple[str, nn.Parameter]] = {}
     left_alone: set[int] = set()
     owners = _owners(model)
@@ -139,7 +141,10 @@ def _owners(model: nn.Module) -> dict[str, tuple[nn.Parameter, list[nn.Module]]]
 def _rules(rule: Rule) -> list[str | type[nn.Module]]:
     if rule is None:
         return []
-    return [rule] if isinstance(rule, str | type) else list(rule)
+    rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Sequence) else list(rule)
+    if bad := [rule for rule in rules if not isinstance(rule, str | type)]:
+        raise BrainsurgeonError(f"include and exclude take names, patterns and module types, got {bad[0]!r}")
+    return rules
 
 
 def _matches(rule: str | type[nn.Module], name: str, modules: list[nn.Module]) -> bool:
