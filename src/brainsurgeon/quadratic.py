@@ -108,8 +108,9 @@ class QuadraticModel:
         ends = torch.tensor([block.stop for block in self.blocks], device=indices.device)
         return torch.bucketize(indices, ends, right=True)
 
+    @cached_property
     def inverse_diagonal(self) -> Tensor:
-        """[H⁻¹]_ii."""
+        """[H⁻¹]_ii, the dear part of WoodFisher: computed once."""
         return self._blockwise(lambda curvature, _: curvature.inverse_diagonal())
 
     def solve(self, b: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from brainsurgeon._version import __version__
-from brainsurgeon.cli import data, train
+from brainsurgeon.cli import data, reproduce, train
 
 app = typer.Typer(
     name="brainsurgeon",
@@ -25,6 +25,7 @@ app = typer.Typer(
 # A new command is one file and one line here.
 app.add_typer(data.app, name="data")
 app.command("train")(train.train)
+app.command("reproduce")(reproduce.reproduce)
 
 # Errors that are the user's to mend, told in one line; anything else is ours and keeps its traceback.
 _EXPECTED = (ValueError, OSError, ModuleNotFoundError)

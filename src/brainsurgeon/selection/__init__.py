@@ -1,5 +1,6 @@
 """Ways of choosing which weights go, one file each."""
 
+from .given import Given
 from .local_search import LocalSearch
 from .magnitude import Magnitude
 from .randomized import Randomized
@@ -7,4 +8,4 @@ from .recentred_search import RecentredSearch
 from .wide_search import WideSearch
 from .woodfisher import WoodFisher
 
-__all__ = ["LocalSearch", "Magnitude", "Randomized", "RecentredSearch", "WideSearch", "WoodFisher"]
+__all__ = ["Given", "LocalSearch", "Magnitude", "Randomized", "RecentredSearch", "WideSearch", "WoodFisher"]

@@ -20,4 +20,4 @@ class WoodFisher:
     def __call__(self, problem: Problem) -> Tensor:
         """Return the mask."""
         quadratic = problem.quadratic
-        return problem.budget.lowest(quadratic.w.square() / (2 * quadratic.inverse_diagonal()))
+        return problem.budget.lowest(quadratic.w.square() / (2 * quadratic.inverse_diagonal))

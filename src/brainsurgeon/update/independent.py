@@ -21,5 +21,5 @@ class Independent:
     def __call__(self, problem: Problem, pruned: Tensor) -> Tensor:
         """Return δw."""
         quadratic = problem.quadratic
-        push = torch.where(pruned, quadratic.w / quadratic.inverse_diagonal(), 0.0)
+        push = torch.where(pruned, quadratic.w / quadratic.inverse_diagonal, 0.0)
         return torch.where(pruned, -quadratic.w, -quadratic.solve(push))
