@@ -26,16 +26,22 @@ UPDATES: dict[str, Callable[[], Update]] = {
     "wf-u": Independent,
 }
 SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u"}
+RIVALS: dict[str, tuple[Selection, ...]] = {"cbs": (Magnitude(),)}
+"""Where the quadratic model or the sample misleads a search, magnitude pruning with the joint update is hard to beat."""
 NAMES = (*SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
 
 
 @dataclass(frozen=True)
 class Method:
-    """A selection and an update, with a name for reports."""
+    """A selection and an update, with a name for reports.
+
+    The masks of `rivals` are updated too, and the sample loss says which of the outcomes is kept.
+    """
 
     name: str
     selection: Selection
     update: Update
+    rivals: tuple[Selection, ...] = ()
 
     @property
     def uses_curvature(self) -> bool:
@@ -44,7 +50,8 @@ class Method:
 
     def describe(self) -> dict[str, Any]:
         """Return every setting, for the record."""
-        return {"name": self.name, "selection": _describe(self.selection), "update": _describe(self.update)}
+        parts = {"selection": _describe(self.selection), "update": _describe(self.update)}
+        return {"name": self.name, **parts, "rivals": [_describe(rival) for rival in self.rivals]}
 
 
 def make_method(
@@ -56,10 +63,12 @@ def make_method(
     field of that name. `update_scale` is a number or "auto"; by default the joint update's is chosen on the sample
     loss and the independent one is taken whole, as published.
     """
+    rivals: tuple[Selection, ...] = ()
     if isinstance(method, Method):
-        name, selection, update = method.name, method.selection, method.update
+        name, selection, update, rivals = method.name, method.selection, method.update, method.rivals
     elif isinstance(method, str):
-        name, selection, update = method, *_by_name(method)
+        name, rivals = method, RIVALS.get(method, ())
+        selection, update = _by_name(method)
     else:
         selection, update = _checked_pair(method)
         name = f"{type(selection).__name__}+{type(update).__name__}"
@@ -68,7 +77,7 @@ def make_method(
     if update_scale is not None and not isinstance(update, Keep):
         inner = update.update if isinstance(update, Scaled) else update
         update = Scaled(inner, update_scale)
-    return Method(name, selection, update)
+    return Method(name, selection, update, rivals)
 
 
 def _checked_pair(method: Any) -> tuple[Selection, Update]:

@@ -186,12 +186,7 @@ class Surgery:
             generator = torch.Generator().manual_seed(self.settings["seed"] if seed is None else seed)
             judge = LossJudge(self.sample_loss, clock)
             problem = Problem(self.values, counts, generator, self.quadratic, judge, notify, clock)
-            with clock.measure("selection"):
-                pruned = chosen.selection(problem)
-            counts.check(pruned)
-            with clock.measure("update"):
-                delta = chosen.update(problem, pruned).double()
-            new = (self.values.double() + delta).to(self.values.dtype).masked_fill(pruned, 0.0)
+            pruned, delta, new = operate(problem, chosen)
         return self._result(sparsity, chosen, counts, pruned, new, delta, clock, trace, in_place)
 
     def _result(
@@ -219,6 +214,23 @@ class Surgery:
         return PruningResult(
             model, masks, records, sparsity, method.name, predicted, before, after, seconds, settings, notes, tuple(trace)
         )
+
+
+def operate(problem: Problem, method: Method) -> tuple[Tensor, Tensor, Tensor]:
+    """Choose P, find δw and return both with the new weights; of rival selections the best outcome is kept."""
+    outcomes = []
+    for selection in (method.selection, *method.rivals):
+        with problem.clock.measure("selection"):
+            pruned = selection(problem)
+        problem.budget.check(pruned)
+        with problem.clock.measure("update"):
+            delta = method.update(problem, pruned).double()
+        new = (problem.weights.double() + delta).to(problem.weights.dtype).masked_fill(pruned, 0.0)
+        outcomes.append((pruned, delta, new))
+    if len(outcomes) == 1:
+        return outcomes[0]
+    with problem.clock.measure("update"):
+        return outcomes[problem.judge.best_weights([new for _, _, new in outcomes])]
 
 
 def _checked(batch_loss: BatchLoss, batches: Iterator[Any]) -> Iterator[Any]:

@@ -6,6 +6,7 @@ impacts are not halved: α, β and γ are changes of 2Q.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,9 @@ import torch
 from torch import Tensor
 
 from .curvature import Curvature
+
+REMEMBERED = 4
+"""Updates kept for the case that the same mask is asked for again, as several methods from one mask do."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,18 @@ class QuadraticModel:
         return self._blockwise(lambda curvature, block: curvature.solve(b[block]))
 
     def compensate(self, pruned: Tensor) -> Tensor:
-        """Return the best step with d = −w on P: the minimiser of CBS-U."""
+        """Return the best step with d = −w on P: the minimiser of CBS-U. The last few are remembered."""
+        for mask, step in self._compensated:
+            if torch.equal(mask, pruned):
+                return step
+        self._compensated.append((pruned.clone(), self._compensate(pruned)))
+        return self._compensated[-1][1]
+
+    @cached_property
+    def _compensated(self) -> deque[tuple[Tensor, Tensor]]:
+        return deque(maxlen=REMEMBERED)
+
+    def _compensate(self, pruned: Tensor) -> Tensor:
         step = -self.removed(pruned)
 
         def best(curvature: Curvature, block: slice) -> Tensor:

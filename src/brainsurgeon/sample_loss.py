@@ -25,6 +25,8 @@ BATCH = 32
 """Samples a batch: the unit of the race, and the same on every device, so that results are too."""
 GRADIENT_BATCHES = 8
 """A gradient of the sample loss is taken on at least this many batches."""
+MODERATE = 32
+"""Batches that a line search looks at before it calls two steps equally good."""
 SEARCH_FLOPS = 5e11
 """The gradients of a search may cost this much, or their least number."""
 ROUND_FLOPS = 32e9
@@ -147,20 +149,26 @@ def race(sample: SampleLoss, candidates: Sequence[Candidate], winners: int = 1) 
     return alive
 
 
-def better(sample: SampleLoss, new: Candidate, old: Candidate, confidence: float = 2.0) -> bool:
+def better(
+    sample: SampleLoss, new: Candidate, old: Candidate, most: int | None = None, confidence: float = 2.0
+) -> bool:
     """Say whether L(new) < L(old), on no more of the sample than it takes to tell.
 
     A paired test on batch means: the sample doubles until the mean difference exceeds `confidence` standard errors.
+    With `most` batches looked at and no clear difference, the answer is no; without, the whole sample decides.
     """
     batches = sample.first_round(2)
-    while batches < sample.num_judging:
+    limit = sample.num_judging if most is None else min(max(most, batches), sample.num_judging)
+    while batches < limit or most is not None:
         pairs = zip(new.means(batches), old.means(batches), strict=True)
         difference = torch.tensor([a - b for a, b in pairs], dtype=torch.float64)
         if not bool(torch.isfinite(difference).all()):
             break
         if batches > 3 and difference.mean().abs() > confidence * difference.std() / math.sqrt(batches):
             return bool(difference.mean() < 0)
-        batches = min(2 * batches, sample.num_judging)
+        if batches >= limit:
+            return False
+        batches = min(2 * batches, limit)
     return new.loss(batches) < old.loss(batches)
 
 
@@ -170,6 +178,7 @@ class LossJudge:
     def __init__(self, sample: SampleLoss, clock: Clock):
         self._sample, self._clock = sample, clock
         self._turn = 0
+        self._line: tuple[Tensor, Candidate] | None = None  # where a line search stands
         self._best: tuple[Tensor, Candidate] | None = None  # the mask that a search holds on to
 
     def best_masks(self, masks: Sequence[Tensor], count: int = 1) -> list[int]:
@@ -215,3 +224,13 @@ class LossJudge:
         """Return the number of the weight vector with the smallest loss."""
         with self._clock.measure("loss"):
             return race(self._sample, [self._sample.at(values) for values in candidates])[0]
+
+    def improves(self, new: Tensor, old: Tensor) -> bool:
+        """Say whether a weight vector is clearly better than another, on a moderate part of the sample."""
+        with self._clock.measure("loss"):
+            if self._line is None or self._line[0] is not old:
+                self._line = (old, self._sample.at(old))
+            candidate = self._sample.at(new)
+            clear = better(self._sample, candidate, self._line[1], MODERATE)
+            self._line = (new, candidate) if clear else self._line
+            return clear

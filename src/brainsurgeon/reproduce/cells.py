@@ -15,7 +15,7 @@ from .._version import __version__
 from ..data.images import ImageData
 from ..evaluate import accuracy
 from ..events import Callback, Event, silent
-from ..methods import SHORT, UPDATES
+from ..methods import RIVALS, SHORT, UPDATES, Method
 from ..prune import Surgery
 from ..result import PruningResult
 from ..selection import Given
@@ -123,8 +123,8 @@ def _prune(
     own = {k: v for k, v in chosen.seconds.items() if k not in surgery.clock.seconds}
     if not update:
         return chosen, own
-    pair = (Given(chosen.masks), UPDATES[update]())
-    result = surgery.prune(sparsity, pair, update_scale=float(scale) if scale else None)
+    whole = Method(method, Given(chosen.masks), UPDATES[update](), RIVALS.get(method, ()))
+    result = surgery.prune(sparsity, whole, update_scale=float(scale) if scale else None)
     seconds = {k: v for k, v in result.seconds.items() if k.startswith("update")}
     return result, {**{k: v for k, v in own.items() if k.startswith("selection")}, **seconds}
 

@@ -12,12 +12,12 @@ from ..errors import BrainsurgeonError
 from ..events import Event
 from ..problem import Problem, Update
 
-SCALES = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
+SCALES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.0)
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """Scale the change of the kept weights by a number, or by the one of SCALES with the smallest sample loss."""
+    """Scale the change of the kept weights by a number, or by the part of it that the sample loss likes best."""
 
     update: Update
     scale: float | str = "auto"
@@ -36,10 +36,20 @@ class Scaled:
     def __call__(self, problem: Problem, pruned: Tensor) -> Tensor:
         """Return the scaled δw."""
         delta = self.update(problem, pruned)
-        scales = SCALES if self.scale == "auto" else (float(self.scale),)
-        steps = [torch.where(pruned, delta, scale * delta) for scale in scales]
-        best = 0
-        if len(steps) > 1:
-            best = problem.judge.best_weights([problem.weights + step.to(problem.weights.dtype) for step in steps])
-        problem.notify(Event("scale", 1, 1, {"scale": scales[best]}))
-        return steps[best]
+        scale = float(self.scale) if self.scale != "auto" else self._search(problem, pruned, delta)
+        problem.notify(Event("scale", 1, 1, {"scale": scale}))
+        return torch.where(pruned, delta, scale * delta)
+
+    def _search(self, problem: Problem, pruned: Tensor, delta: Tensor) -> float:
+        """Walk down from the whole update for as long as a smaller part of it is clearly better."""
+
+        def at(scale: float) -> Tensor:
+            return problem.weights + torch.where(pruned, delta, scale * delta).to(problem.weights.dtype)
+
+        best, here = SCALES[0], at(SCALES[0])
+        for scale in SCALES[1:]:
+            following = at(scale)
+            if not problem.judge.improves(following, here):
+                break
+            best, here = scale, following
+        return best
