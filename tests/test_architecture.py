@@ -72,7 +72,7 @@ def keywords(call: ast.Call) -> set[str | None]:
 
 
 def test_the_source_was_found() -> None:
-    assert {"prune.py", "curvature/fisher.py", "selection/local_search.py", "update/joint.py"} <= FILES.keys()
+    assert {"prune.py", "surgery.py", "curvature/fisher.py", "selection/local_search.py", "update/joint.py"} <= FILES.keys()
     assert "brainsurgeon.events" in imports(FILES["selection/randomized.py"], "selection/randomized.py")
 
 

@@ -5,14 +5,23 @@
 >>> result.model, result.summary()
 """
 
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
 from .errors import BrainsurgeonError
 from .events import Event
-from .methods import NAMES as METHOD_NAMES
-from .methods import Method
-from .problem import Problem
-from .prune import Surgery, prune
-from .result import PruningResult
+
+if TYPE_CHECKING:
+    from .methods import NAMES as METHOD_NAMES
+    from .methods import Method
+    from .problem import Problem
+    from .prune import prune
+    from .result import PruningResult
+    from .settings import Settings
+    from .surgery import Surgery
 
 __all__ = [
     "METHOD_NAMES",
@@ -21,7 +30,36 @@ __all__ = [
     "Method",
     "Problem",
     "PruningResult",
+    "Settings",
     "Surgery",
     "__version__",
     "prune",
 ]
+
+_HOMES = {
+    "METHOD_NAMES": ("methods", "NAMES"),
+    "Method": ("methods", "Method"),
+    "Problem": ("problem", "Problem"),
+    "PruningResult": ("result", "PruningResult"),
+    "Settings": ("settings", "Settings"),
+    "Surgery": ("surgery", "Surgery"),
+    "prune": ("prune", "prune"),
+}
+
+
+class _Package(ModuleType):
+    """The package, whose names are looked up when first used: `brainsurgeon --help` need not wait for PyTorch."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, attribute = _HOMES[name]
+        return getattr(import_module(f"{__name__}.{module}"), attribute)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing the module `prune` binds it here; the function of that name is what users mean.
+        if not (name == "prune" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

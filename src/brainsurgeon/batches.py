@@ -34,6 +34,11 @@ def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
     )
 
 
+def cut(batch: Batch, index: Any) -> Batch:
+    """Index every tensor of a batch alike."""
+    return map_tensors(lambda tensor: tensor[index], batch)
+
+
 def tensors_of(batch: Batch) -> list[Tensor]:
     """Return every tensor of a batch, in order."""
     found: list[Tensor] = []
@@ -69,10 +74,7 @@ def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
         return iter(DataLoader(data, READ, shuffle=True, generator=generator))
     if _is_one_batch(data):
         order = torch.randperm(batch_size(data), generator=generator)
-        return (
-            map_tensors(lambda tensor, chosen=chosen: tensor[chosen.to(tensor.device)], data)
-            for chosen in order.split(READ)
-        )
+        return (cut(data, chosen) for chosen in order.split(READ))
     if isinstance(data, Iterable):
         return iter(data)
     raise BrainsurgeonError(
@@ -113,7 +115,7 @@ class SampleStream:
         for batch in self._seen:
             if missing <= 0:
                 break
-            chosen.append(map_tensors(lambda tensor, n=missing: tensor[:n], batch))
+            chosen.append(cut(batch, slice(missing)))
             missing -= batch_size(chosen[-1])
         return chosen
 
@@ -128,8 +130,8 @@ class SampleStream:
             if not size:
                 continue
             if size > count:
-                self._rest = map_tensors(lambda tensor, n=count: tensor[n:], batch)
-                batch = map_tensors(lambda tensor, n=count: tensor[:n], batch)
+                self._rest = cut(batch, slice(count, None))
+                batch = cut(batch, slice(count))
             count -= size
             yield batch
 
@@ -145,7 +147,7 @@ def regroup(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
         pending = None
         count = batch_size(batch)
         for start in range(0, count, size):
-            piece = map_tensors(lambda tensor, a=start: tensor[a : a + size], batch)
+            piece = cut(batch, slice(start, start + size))
             if start + size <= count:
                 yield piece
             else:

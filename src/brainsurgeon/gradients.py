@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from .batches import Batch, batch_size, map_tensors, regroup
+from .batches import Batch, batch_size, cut, map_tensors, regroup
 from .errors import BrainsurgeonError
 from .events import Callback, Event, silent
 from .loss import BatchLoss
@@ -77,7 +77,7 @@ def collect_gradients(
     columns = torch.empty(weights.size, num_gradients, dtype=dtype, device=device)
     filled = 0
     for groups in itertools.chain([first], chunks):
-        groups = map_tensors(lambda tensor, left=num_gradients - filled: tensor[:left], groups)
+        groups = cut(groups, slice(num_gradients - filled))
         count = batch_size(groups)
         _write(columns[:, filled : filled + count], _in_halves(rows, parameters, groups), weights, filled)
         filled += count
@@ -94,17 +94,17 @@ def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) ->
         return functional_call(batch_loss, parameters, (group,))
 
     def one_by_one(parameters: Parameters, groups: Batch) -> Parameters:
-        rows = [_autograd(loss, parameters, map_tensors(lambda t, k=k: t[k], groups)) for k in range(batch_size(groups))]
+        rows = [_autograd(loss, parameters, cut(groups, k)) for k in range(batch_size(groups))]
         return {name: torch.stack([row[name] for row in rows]) for name in parameters}
 
     batched = vmap(grad(loss), in_dims=(None, 0))
-    probe = map_tensors(lambda tensor: tensor[:2], groups)
+    probe = cut(groups, slice(2))
     expected = one_by_one(parameters, probe)
     try:
         found = batched(parameters, probe)
     except BrainsurgeonError:
         raise
-    except Exception as problem:  # noqa: BLE001  torch.func raises all kinds for what it cannot transform
+    except Exception as problem:  # torch.func raises all kinds for what it cannot transform
         reason = str(problem).strip().split("\n")[0][:200]
     else:
         if all(_agree(found[name], expected[name]) for name in parameters):
@@ -142,7 +142,7 @@ def _in_halves(rows: Rows, parameters: Parameters, groups: Batch) -> Parameters:
         if count == 1:
             raise
         torch.cuda.empty_cache()
-        halves = [map_tensors(lambda t, cut=cut: t[cut], groups) for cut in (slice(count // 2), slice(count // 2, None))]
+        halves = [cut(groups, half) for half in (slice(count // 2), slice(count // 2, None))]
         parts = [_in_halves(rows, parameters, half) for half in halves]
         return {name: torch.cat([part[name] for part in parts]) for name in parameters}
 

@@ -27,7 +27,7 @@ UPDATES: dict[str, Callable[[], Update]] = {
 }
 SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u"}
 RIVALS: dict[str, tuple[Selection, ...]] = {"cbs": (Magnitude(),)}
-"""Where the quadratic model or the sample misleads a search, magnitude pruning with the joint update is hard to beat."""
+"""Where the model or the sample misleads a search, magnitude pruning with the joint update is hard to beat."""
 NAMES = (*SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
 
 
@@ -74,7 +74,9 @@ def make_method(
         name = f"{type(selection).__name__}+{type(update).__name__}"
     for key, value in settings.items():
         selection = _with_setting(selection, key, value)
-    if update_scale is not None and not isinstance(update, Keep):
+    if update_scale is not None and isinstance(update, Keep):
+        raise BrainsurgeonError(f"update_scale={update_scale!r} has nothing to scale: method {name!r} has no update")
+    if update_scale is not None:
         inner = update.update if isinstance(update, Scaled) else update
         update = Scaled(inner, update_scale)
     return Method(name, selection, update, rivals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ class PruningResult:
             "seconds": self.seconds,
             "settings": self.settings,
             "notes": list(self.notes),
-            "layers": [{"name": la.name, "shape": la.shape, "pruned": la.pruned, "size": la.size} for la in self.layers],
+            "layers": [asdict(layer) for layer in self.layers],
             "trace": [{"stage": e.stage, "done": e.done, **e.values} for e in self.trace],
         }
 

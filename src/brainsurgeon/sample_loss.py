@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
-from .batches import Batch, batch_size, map_tensors, regroup
+from .batches import Batch, batch_size, cut, regroup
 from .clock import Clock
 from .errors import BrainsurgeonError
 from .loss import BatchLoss
@@ -109,7 +109,7 @@ class SampleLoss:
     def flops_per_batch(self) -> float:
         """Return the floating-point operations of a forward pass over one batch."""
         if self._flops is None:
-            one = map_tensors(lambda tensor: tensor[:1], self._batches[0])
+            one = cut(self._batches[0], slice(1))
             with torch.no_grad(), FlopCounterMode(display=False) as counter:
                 self._loss(one)
             self._flops = max(counter.get_total_flops(), self._weights.size) * BATCH

@@ -14,7 +14,6 @@ from brainsurgeon.cli import main
 from brainsurgeon.data import ImageData
 
 
-@pytest.mark.xfail(reason="the package's __init__ still imports PyTorch at once")
 @pytest.mark.parametrize("arguments", [["--help"], ["data", "fetch", "--help"], ["train", "--help"]])
 def test_help_does_not_wait_for_pytorch(arguments: list[str]) -> None:
     program = (

@@ -35,7 +35,8 @@ def reproduce(
     results: Annotated[Path, typer.Option(help="Where finished cells are kept.")] = Path("experiments/results"),
     figures: Annotated[Path, typer.Option(help="Where figures are drawn.")] = Path("docs/figures"),
     checkpoints: Annotated[
-        list[Path] | None, typer.Option(help="Folders with the trained networks.", show_default="experiments/checkpoints")
+        list[Path] | None,
+        typer.Option(help="Folders with the trained networks.", show_default="experiments/checkpoints"),
     ] = None,
     root: Annotated[Path | None, typer.Option(help="The folder the data were fetched into.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda", show_default="cuda if present")] = None,
@@ -72,6 +73,7 @@ def _compute(protocol, results, checkpoints, root, device, seeds, quick):  # typ
     with watch(silent, progress=None) as callback:
         compute(
             protocol, results, [*(checkpoints or []), Path("experiments/checkpoints")],
-            sparsities=protocol.sparsities[-QUICK:] if quick else None, seeds=None if seeds is None else range(seeds), root=root,
+            sparsities=protocol.sparsities[-QUICK:] if quick else None,
+            seeds=None if seeds is None else range(seeds), root=root,
             device=device or ("cuda" if torch.cuda.is_available() else "cpu"), callback=callback,
         )  # fmt: skip

@@ -19,7 +19,7 @@ class Curvature(Protocol):
 
     @property
     def size(self) -> int:
-        """n."""
+        """The number n of weights."""
 
     def product(self, x: Tensor) -> Tensor:
         """H x."""
@@ -28,16 +28,16 @@ class Curvature(Protocol):
         """dᵀHd for each column d of an n×m matrix."""
 
     def diagonal(self) -> Tensor:
-        """The n entries H_ii."""
+        """Return the n entries H_ii."""
 
     def submatrix(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """The few entries H_ij with i in `rows` and j in `columns`."""
+        """Return the few entries H_ij with i in `rows` and j in `columns`."""
 
     def solve(self, b: Tensor) -> Tensor:
         """H⁻¹ b."""
 
     def inverse_diagonal(self) -> Tensor:
-        """The n entries [H⁻¹]_ii."""
+        """Return the n entries [H⁻¹]_ii."""
 
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the minimiser of ½dᵀHd + aᵀd over all d with d = `step` on P (CBS-U)."""

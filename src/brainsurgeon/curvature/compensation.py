@@ -68,7 +68,7 @@ class Compensation:
         return self._kept_project(factor.solve(inner_force)) - extra / factor.damping
 
     def _iterate(self, force: Tensor, extra: Tensor | None) -> Tensor:
-        fisher, kept = self._fisher, self._kept
+        fisher = self._fisher
         b = -self._kept_project(force) / fisher.rows
         b = b if extra is None else b - extra
 

@@ -31,7 +31,7 @@ class Fisher:
 
     @property
     def size(self) -> int:
-        """n."""
+        """The number n of weights."""
         return self.columns.shape[0]
 
     @property
@@ -40,7 +40,9 @@ class Fisher:
         return self.columns.shape[1]
 
     def product(self, x: Tensor) -> Tensor:
-        """H x = Gᵀ(Gx)/K + λx: two reads of G, one where x has few entries."""
+        """H x = Gᵀ(Gx)/K + λx: two reads of G, one where x has few entries, none where it has none."""
+        if not bool(x.any()):
+            return torch.zeros_like(x)
         return project(self.columns, combine(self.columns, x) / self.rows) + self.damping * x
 
     def energy(self, steps: Tensor) -> Tensor:

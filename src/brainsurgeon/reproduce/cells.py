@@ -16,9 +16,9 @@ from ..data.images import ImageData
 from ..evaluate import accuracy
 from ..events import Callback, Event, silent
 from ..methods import RIVALS, SHORT, UPDATES, Method
-from ..prune import Surgery
 from ..result import PruningResult
 from ..selection import Given
+from ..surgery import Surgery
 from .protocol import Protocol, load_images, load_network, training_samples
 
 Cell = dict[str, Any]

@@ -54,4 +54,5 @@ def _entry(values: list[float], network: str, method: str, sparsity: float) -> s
 def heading(network: str, cells: list[Cell]) -> str:
     """Return a line on what the table shows."""
     seeds = len({cell["seed"] for cell in cells})
-    return f"{network}: mean over {seeds} seed(s) ± standard deviation, in brackets the paper's (dense {DENSE[network]})"
+    dense = DENSE[network]
+    return f"{network}: mean over {seeds} seed(s) ± standard deviation; in brackets the paper's (dense {dense})"

@@ -12,6 +12,7 @@ What the paper leaves open, and how it is read here:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,11 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import BrainsurgeonError
 from ..events import Event
 from ..problem import Problem, Selection
 from ..quadratic import QuadraticModel
-from .pool import Pool
+from .pool import Pool, shift
 from .randomized import Randomized
+
+Step = Callable[[Problem, Tensor, Tensor], list[tuple[int, int]]]
+"""From a problem, P and H w_P to the swaps (i back, j pruned) of a step."""
+GroupSearch = Callable[[QuadraticModel, Tensor, Tensor, Tensor, Tensor], list[tuple[int, int]]]
 
 AHEAD = 128
 """Weights of π whose curvature is gathered at once; scans that go further gather again."""
@@ -43,6 +49,10 @@ class LocalSearch:
     max_steps: int = 50
     patience: int = 5
 
+    def __post_init__(self) -> None:
+        if self.window < 0 or self.max_failures < 1:
+            raise BrainsurgeonError(f"window must be at least 0 and max_failures at least 1, got {self}")
+
     uses_curvature: ClassVar[bool] = True
     uses_loss: ClassVar[bool] = True
 
@@ -52,16 +62,11 @@ class LocalSearch:
 
     def step(self, problem: Problem, pruned: Tensor, pressure: Tensor) -> list[tuple[int, int]]:
         """Lines 5 to 30: return the swaps (i back, j pruned) of one step, group by group of the budget."""
-        swaps = []
-        for group in problem.budget.groups:
-            swaps += self._scan(problem.quadratic, group[pruned[group]], group[~pruned[group]], pruned, pressure)
-        return swaps
+        return by_group(problem, pruned, pressure, self._scan)
 
     def _scan(
-        self, quadratic: QuadraticModel, inside: Tensor, outside: Tensor, pruned: Tensor, pressure: Tensor
+        self, quadratic: QuadraticModel, pruned: Tensor, pressure: Tensor, inside: Tensor, outside: Tensor
     ) -> list[tuple[int, int]]:
-        if not inside.numel() or not outside.numel():
-            return []
         drift = quadratic.drift(pressure)
         impact = quadratic.impact(drift, pruned)
         pi = inside[impact[inside].argsort(descending=True, stable=True)]
@@ -115,32 +120,43 @@ class LocalSearch:
         return pool
 
 
-def improve(problem: Problem, pruned: Tensor, step, max_steps: int, patience: int) -> Tensor:  # type: ignore[no-untyped-def]
-    """The outer loop of Algorithm 1 (lines 3, 4 and 27 to 36) around any way of finding the swaps of a step."""
+def by_group(problem: Problem, pruned: Tensor, pressure: Tensor, search: GroupSearch) -> list[tuple[int, int]]:
+    """Search each group of the budget in turn; a group sees the swaps of those before it."""
+    swaps: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
+    for group in problem.budget.groups:
+        if found:
+            pressure = pressure + problem.quadratic.product(shift(problem.quadratic, found))
+        inside, outside = group[pruned[group]], group[~pruned[group]]
+        found = []
+        if inside.numel() and outside.numel():
+            found = search(problem.quadratic, pruned, pressure, inside, outside)
+        swaps += found
+    return swaps
+
+
+def improve(problem: Problem, pruned: Tensor, step: Step, max_steps: int, patience: int) -> Tensor:
+    """Run the outer loop of Algorithm 1 (lines 3, 4 and 27 to 36) around any way of finding the swaps of a step."""
     with problem.clock.measure("search"):
-        return _improve(problem, pruned, step, max_steps, patience)
+        return _improve(problem, pruned.clone(), step, max_steps, patience)
 
 
-def _improve(problem: Problem, pruned: Tensor, step, max_steps: int, patience: int) -> Tensor:  # type: ignore[no-untyped-def]
+def _improve(problem: Problem, pruned: Tensor, step: Step, max_steps: int, patience: int) -> Tensor:
     quadratic = problem.quadratic
     best, last_better = pruned.clone(), 0
-    pruned = pruned.clone()
-    pressure = quadratic.pressure(pruned)
-    cost = quadratic.cost(pruned)
+    pressure, cost = quadratic.pressure(pruned), quadratic.cost(pruned)
     for number in range(1, max_steps + 1):
         swaps = step(problem, pruned, pressure)
         if not swaps:
             break
-        back, gone = torch.tensor(swaps, device=pruned.device).T
-        moved = torch.zeros_like(pressure)
-        moved[gone] = quadratic.w[gone]
-        moved[back] = -quadratic.w[back]
+        moved = shift(quadratic, swaps)
         image = quadratic.product(moved)
         cost += float(moved @ pressure + moved @ image / 2)
         if quadratic.linear is not None:
             cost -= float(quadratic.linear @ moved)
         pressure = pressure + image
-        pruned[back], pruned[gone] = False, True
+        for back, gone in swaps:
+            pruned[back], pruned[gone] = False, True
         if problem.judge.is_better(pruned, best):
             best, last_better = pruned.clone(), number
         problem.notify(Event("search", number, max_steps, {"cost": cost, "swaps": len(swaps), "best": last_better}))

@@ -73,6 +73,16 @@ class Pool:
         return swaps
 
 
+def shift(quadratic: QuadraticModel, swaps: list[tuple[int, int]]) -> Tensor:
+    """Return the change of the pruned weights' vector w_P by these swaps (i back, j pruned)."""
+    moved = torch.zeros_like(quadratic.w)
+    if swaps:
+        back, gone = torch.tensor(swaps, device=moved.device).T
+        moved[gone] = quadratic.w[gone]
+        moved[back] = -quadratic.w[back]
+    return moved
+
+
 def extremes(impact: Tensor, inside: Tensor, outside: Tensor, size: int) -> tuple[Tensor, int]:
     """Return the `size` weights of highest α inside P and of lowest β outside, and how many are inside."""
     front = inside[impact[inside].topk(min(size, inside.numel())).indices]

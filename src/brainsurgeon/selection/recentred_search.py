@@ -14,8 +14,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..errors import BrainsurgeonError
 from ..events import Event
 from ..problem import Problem, Selection
+from ..quadratic import QuadraticModel
+from .local_search import by_group
 from .pool import Pool, extremes
 from .randomized import Randomized
 
@@ -27,8 +30,8 @@ class RecentredSearch:
     """Line up the best swaps at the masked weights, take as many as the sample loss likes, and look again.
 
     A round of which less than a quarter is taken makes the curvature four times as stiff for the next, a round taken
-    whole half as stiff. The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by default
-    8 to 50, as many as are cheap for the network at hand.
+    whole half as stiff. The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by
+    default 8 to 50, as many as are cheap for the network at hand.
     """
 
     start: Selection = field(default_factory=Randomized)
@@ -37,6 +40,10 @@ class RecentredSearch:
     max_steps: int | None = None
     stiffness: float = 32.0
     max_stiffness: float = 4096.0
+
+    def __post_init__(self) -> None:
+        if self.pool < 1 or self.stiffness <= 0:
+            raise BrainsurgeonError(f"pool must be at least 1 and stiffness positive, got {self}")
 
     uses_curvature: ClassVar[bool] = True
     uses_loss: ClassVar[bool] = True
@@ -49,7 +56,7 @@ class RecentredSearch:
 
     def improve(self, problem: Problem, pruned: Tensor) -> Tensor:
         """Run the rounds from a mask."""
-        stiffness, drift = self.stiffness, None
+        stiffness, drift, refused = self.stiffness, None, False
         rounds = problem.judge.affordable_gradients(8, 50) if self.max_steps is None else self.max_steps
         for number in range(1, rounds + 1):
             if drift is None:
@@ -61,27 +68,35 @@ class RecentredSearch:
             taken = lengths[best - 1] if best else 0
             problem.notify(Event("search", number, rounds, {"swaps": taken, "stiffness": stiffness}))
             if taken:
-                pruned, drift = masks[best], None
-            elif stiffness >= self.max_stiffness:
+                pruned, drift, refused = masks[best], None, False
+                stiffness = self._adapted(stiffness, taken, len(swaps))
+            elif swaps and stiffness < self.max_stiffness:
+                stiffness, refused = min(stiffness * STIFFEN, self.max_stiffness), True
+            elif not swaps and stiffness > 1 and not refused:  # perhaps the model is too stiff
+                stiffness = max(stiffness / STIFFEN, 1.0)
+            else:
                 break
-            stiffness = self._adapted(stiffness, taken, len(swaps))
         return pruned
 
     def _adapted(self, stiffness: float, taken: int, offered: int) -> float:
-        if 4 * taken < offered or not offered:
+        if 4 * taken < offered:
             return min(stiffness * STIFFEN, self.max_stiffness)
         return max(stiffness / 2, 1.0) if taken == offered else stiffness
 
     def _line_up(self, problem: Problem, pruned: Tensor, drift: Tensor, stiffness: float) -> list[tuple[int, int]]:
-        impact = problem.quadratic.impact(drift, pruned, stiffness)
-        swaps = []
-        for group in problem.budget.groups:
-            inside, outside = group[pruned[group]], group[~pruned[group]]
-            if inside.numel() and outside.numel():
-                members, count = extremes(impact, inside, outside, self.pool)
-                pool = Pool.gather(problem.quadratic, drift, members, stiffness)
-                swaps += pool.descend(count, self.min_improvement, self.pool)
-        return swaps
+        """Return the swaps of a round, best first; a group of the budget sees those of the groups before it."""
+        quadratic = problem.quadratic
+
+        def search(
+            _: QuadraticModel, pruned: Tensor, pressure: Tensor, inside: Tensor, outside: Tensor
+        ) -> list[tuple[int, int]]:
+            here = drift + 2 * stiffness * quadratic.w * pressure
+            members, count = extremes(quadratic.impact(here, pruned, stiffness), inside, outside, self.pool)
+            pool = Pool.gather(quadratic, here, members, stiffness)
+            return pool.descend(count, self.min_improvement, self.pool)
+
+        # The pressure is counted from where the search stands: zero there.
+        return by_group(problem, pruned, torch.zeros_like(drift), search)
 
 
 def _quarterings(count: int) -> list[int]:

@@ -12,8 +12,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from ..errors import BrainsurgeonError
 from ..problem import Problem, Selection
-from .local_search import improve
+from ..quadratic import QuadraticModel
+from .local_search import by_group, improve
 from .pool import Pool, extremes
 from .randomized import Randomized
 
@@ -34,6 +36,10 @@ class WideSearch:
     max_steps: int = 50
     patience: int = 5
 
+    def __post_init__(self) -> None:
+        if self.pool < 1 or self.starts < 1 or self.swaps_per_step < 1:
+            raise BrainsurgeonError(f"pool, starts and swaps_per_step must be at least 1, got {self}")
+
     uses_curvature: ClassVar[bool] = True
     uses_loss: ClassVar[bool] = True
 
@@ -46,13 +52,12 @@ class WideSearch:
 
     def step(self, problem: Problem, pruned: Tensor, pressure: Tensor) -> list[tuple[int, int]]:
         """Return the swaps of one step, group by group of the budget."""
-        quadratic, drift = problem.quadratic, problem.quadratic.drift(pressure)
-        impact = quadratic.impact(drift, pruned)
-        swaps = []
-        for group in problem.budget.groups:
-            inside, outside = group[pruned[group]], group[~pruned[group]]
-            if inside.numel() and outside.numel():
-                members, count = extremes(impact, inside, outside, self.pool)
-                pool = Pool.gather(quadratic, drift, members)
-                swaps += pool.descend(count, self.min_improvement, self.swaps_per_step)
-        return swaps
+        return by_group(problem, pruned, pressure, self._search)
+
+    def _search(
+        self, quadratic: QuadraticModel, pruned: Tensor, pressure: Tensor, inside: Tensor, outside: Tensor
+    ) -> list[tuple[int, int]]:
+        drift = quadratic.drift(pressure)
+        members, count = extremes(quadratic.impact(drift, pruned), inside, outside, self.pool)
+        pool = Pool.gather(quadratic, drift, members)
+        return pool.descend(count, self.min_improvement, self.swaps_per_step)

@@ -26,7 +26,9 @@ class Scaled:
 
     def __post_init__(self) -> None:
         if self.scale != "auto" and not (isinstance(self.scale, int | float) and 0 <= self.scale <= 10):
-            raise BrainsurgeonError(f'update_scale must be "auto" or a number (1 is the whole update), got {self.scale!r}')
+            raise BrainsurgeonError(
+                f'update_scale must be "auto" or a number from 0 to 10 (1 is the whole update), got {self.scale!r}'
+            )
 
     @property
     def uses_curvature(self) -> bool:

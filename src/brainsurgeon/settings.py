@@ -1,0 +1,46 @@
+"""How a model is examined: every setting by name, checked before any work."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .errors import BrainsurgeonError
+from .weights import Rule
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `prune` and `Surgery` take to examine a model; `brainsurgeon.prune` says what each means."""
+
+    include: Rule = None
+    exclude: Rule = None
+    blocks: str | int = "auto"
+    num_gradients: int = 1000
+    gradient_batch: int = 1
+    loss_samples: int = 5000
+    damping: float = 1e-4
+    first_order: bool = False
+    device: str | torch.device | None = None
+    dtype: torch.dtype = torch.float32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_gradients", "gradient_batch", "loss_samples"):
+            if getattr(self, name) < 1:
+                raise BrainsurgeonError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.dtype.is_floating_point:
+            raise BrainsurgeonError(
+                f"gradients are stored in a floating-point type such as bfloat16, got dtype={self.dtype}"
+            )
+        if not self.damping > 0:
+            raise BrainsurgeonError(f"damping must be positive (the paper uses 1e-3 and 1e-5), got {self.damping!r}")
+
+    def record(self) -> dict[str, Any]:
+        """Return the settings as plain values, for the result."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain = (str, int, float, type(None))
+        return {name: value if isinstance(value, plain) else repr(value) for name, value in values.items()}
