@@ -34,7 +34,7 @@ class Settings:
                 raise BrainsurgeonError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.dtype.is_floating_point:
             raise BrainsurgeonError(
-                f"gradients are stored in a floating-point type such as bfloat16, got dtype={self.dtype}"
+                f"gradients are stored in a floating-point type such as bfloat16, got {self.dtype}"
             )
         if not self.damping > 0:
             raise BrainsurgeonError(f"damping must be positive (the paper uses 1e-3 and 1e-5), got {self.damping!r}")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from brainsurgeon._version import __version__
-from brainsurgeon.cli import data, reproduce, train
+from brainsurgeon.cli import data, demo, reproduce, train
 
 app = typer.Typer(
     name="brainsurgeon",
@@ -24,6 +24,7 @@ app = typer.Typer(
 
 # A new command is one file and one line here.
 app.add_typer(data.app, name="data")
+app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("reproduce")(reproduce.reproduce)
 
