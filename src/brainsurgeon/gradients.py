@@ -116,8 +116,8 @@ def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) ->
 
 
 def _agree(found: Tensor, expected: Tensor) -> bool:
-    """Compare by norm: kernels of reduced precision differ by a per mille or so, a wrong gradient by far more."""
-    tolerance = max(0.02, 8 * torch.finfo(expected.dtype).eps)  # half precision rounds more
+    """Compare by norm: kernels of reduced precision differ by per cents in deep networks, a wrong gradient by more."""
+    tolerance = max(0.1, 8 * torch.finfo(expected.dtype).eps)  # half precision rounds more
     found, expected = found.double(), expected.double()
     return bool((found - expected).norm() <= tolerance * expected.norm() + 1e-6)
 

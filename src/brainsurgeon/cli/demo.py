@@ -20,7 +20,7 @@ def demo(
     num_gradients: Annotated[int, typer.Option(help="K, the gradients of the quadratic model.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of all random draws.")] = 0,
 ) -> None:
-    """Prune a network that comes with the package by every method at several sparsities: no download, under a minute."""
+    """Prune a network that comes with the package by every method at several sparsities: no download, a minute."""
     from rich.console import Console
     from rich.table import Table
 
