@@ -71,3 +71,19 @@ def test_the_number_of_rounds_can_be_bounded(steps: int) -> None:
     problem: Problem = toy.problem(20, ToyJudge(inner.loss, slope))
     RecentredSearch(Magnitude(), max_steps=steps)(problem)
     assert 1 <= len(asked) <= steps
+
+
+def test_a_search_that_starts_too_stiff_softens_until_it_finds_swaps() -> None:
+    """Wherever the model as it is offers an improvement, a far too stiff one finds one too, given the rounds."""
+    improved = 0
+    for seed in range(20):
+        toy = make_toy(seed, 6, 30)
+        problem, quadratic = toy.problem(15, quadratic_judge(toy)), toy.quadratic()
+        start = quadratic.cost(Magnitude()(problem))
+        soft, stiff = (
+            quadratic.cost(RecentredSearch(Magnitude(), stiffness=s, min_improvement=1e-9, max_steps=50)(problem))
+            for s in (1.0, 1024.0)
+        )
+        improved += soft < start
+        assert (stiff < start) == (soft < start)
+    assert improved > 10

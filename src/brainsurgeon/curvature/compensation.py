@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FACTOR_BYTES = 256 << 20
 """A factor for an update may always take this much, and more only up to a share of the gradients' own bytes."""
 FACTOR_SHARE = 0.3
+COPY_SHARE = 0.3
+"""The share of the gradients that may be copied, once, for conjugate gradients."""
 SKETCH_ROWS = 3000
 
 
@@ -36,6 +38,9 @@ class Compensation:
         if fisher.columns.is_cuda:
             allowed = max(allowed, torch.cuda.mem_get_info(fisher.columns.device)[0] / 4)
         self._factor = fisher.factor(self._kept) if 2 * 8 * side**2 <= allowed else None
+        # Many products to come: where few weights are kept, a copy of their gradients saves reading the others'.
+        few = self._factor is None and self._kept.numel() <= COPY_SHARE * fisher.size
+        self._rows = fisher.columns[self._kept] if few else None
 
     def __call__(self, step: Tensor) -> Tensor:
         """Return the best d with d = `step` on P."""
@@ -82,22 +87,29 @@ class Compensation:
 
     def _sketch(self) -> Callable[[Tensor], Tensor]:
         """Return the inverse of H_SS as the first few thousand rows alone would have it: a strong preconditioner."""
-        fisher, kept = self._fisher, self._kept
-        some = fisher.columns[:, :SKETCH_ROWS]
-        rows = some.shape[1]
-        factor = factorise(outer(some, kept), 2 * fisher.damping, float(rows), fisher.notes)
+        fisher = self._fisher
+        every, kept = (fisher.columns, self._kept) if self._rows is None else (self._rows, None)
+        some = every[:, :SKETCH_ROWS]
+        factor = factorise(outer(some, kept), 2 * fisher.damping, float(some.shape[1]), fisher.notes)
 
         def apply(r: Tensor) -> Tensor:
-            full = torch.zeros(fisher.size, dtype=torch.float64, device=r.device)
-            full[kept] = r
-            return (r - project(some, factor.solve(combine(some, full)))[kept]) / factor.damping
+            full = r
+            if kept is not None:
+                full = torch.zeros(fisher.size, dtype=torch.float64, device=r.device)
+                full[kept] = r
+            image = project(some, factor.solve(combine(some, full)))
+            return (r - (image if kept is None else image[kept])) / factor.damping
 
         return apply
 
     def _kept_project(self, r: Tensor) -> Tensor:
+        if self._rows is not None:
+            return project(self._rows, r)
         return project(self._fisher.columns, r)[self._kept]
 
     def _kept_combine(self, x: Tensor) -> Tensor:
+        if self._rows is not None:
+            return combine(self._rows, x)
         full = torch.zeros(self._fisher.size, dtype=torch.float64, device=x.device)
         full[self._kept] = x
         return combine(self._fisher.columns, full)
