@@ -9,7 +9,6 @@ same shape with random weights and random data: the gradients cost the same, the
 import argparse
 import json
 import math
-import resource
 import subprocess
 import sys
 import time
@@ -60,7 +59,7 @@ def speed(checkpoints: Path | None) -> dict:
     return {key: value for part in parts for key, value in part(checkpoints).items()}
 
 
-def _gradient_ratio(checkpoints: Path | None, count: int = 512) -> dict:
+def _gradient_ratio(checkpoints: Path | None, count: int = 1000) -> dict:
     """Per-sample gradients of ResNet20 against a plain batched forward and backward pass over the same samples."""
     model, (inputs, targets) = subject("resnet20", checkpoints)
     batches = list(regroup([(inputs[:count], targets[:count])], 64))
@@ -154,12 +153,18 @@ def memory(checkpoints: Path | None) -> dict:
     return {"memory": found}
 
 
+def high_water() -> int:
+    """Return the most memory this process has held so far, in bytes (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+
+
 def peak(network: str, sparsity: float, dtype: str, checkpoints: Path | None) -> dict:
     model, data = subject(network, checkpoints)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = high_water()
     surgery = Surgery(model, data, progress=False, dtype=getattr(torch, dtype), **PROTOCOLS[network].settings)
     surgery.prune(sparsity, "cbs")
-    top = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    top = high_water()
     gradients = surgery.quadratic.size * surgery.settings.num_gradients * getattr(torch, dtype).itemsize
     # The process with Python, torch, the model and the data, before the run, is not ours to shrink.
     return {

@@ -25,7 +25,7 @@ BATCH = 32
 """Samples a batch: the unit of the race, and the same on every device, so that results are too."""
 GRADIENT_BATCHES = 8
 """A gradient of the sample loss is taken on at least this many batches."""
-MODERATE = 32
+MODERATE = 16
 """Batches that a line search looks at before it calls two steps equally good."""
 SEARCH_FLOPS = 5e11
 """The gradients of a search may cost this much, or their least number."""
