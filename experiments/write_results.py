@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from brainsurgeon.reproduce.cells import read_cells
-from brainsurgeon.reproduce.show import show
+from brainsurgeon.reproduce.show import NETWORKS, show
 
 ROOT = Path(__file__).parent.parent
 RESULTS, FIGURES = ROOT / "experiments/results", ROOT / "docs/figures"
@@ -39,17 +39,6 @@ NOTES = {
     "16-image means drawn from them, blocks of at most 10,000, damping 1e-5. The layers' scales differ so much "
     "that global magnitude fails at once.",
     "table5": "The joint update against the independent one, same network.",
-}
-NETWORKS = {
-    "table1": ["mlpnet"],
-    "table2": ["resnet20"],
-    "table3": ["cifarnet"],
-    "table4": ["mobilenet-0.75"],
-    "table5": ["mobilenet-0.75"],
-    "figure3": ["mlpnet", "cifarnet", "resnet20"],
-    "figure4": ["mlpnet", "cifarnet"],
-    "figure5": ["mlpnet", "cifarnet"],
-    "runtime": ["cifarnet"],
 }
 CAPTIONS = {
     "figure3": "Figure 3: run time by sparsity. MLPNet on 2 CPU cores, the others on an H200 shared by ten processes.",

@@ -22,11 +22,6 @@ class What(StrEnum):
     all = "all"
 
 
-NETWORKS = {
-    What.table1: ["mlpnet"], What.table2: ["resnet20"], What.table3: ["cifarnet"], What.table4: ["mobilenet-0.75"],
-    What.table5: ["mobilenet-0.75"], What.figure3: ["mlpnet", "cifarnet", "resnet20"],
-    What.figure4: ["mlpnet", "cifarnet"], What.figure5: ["mlpnet", "cifarnet"], What.runtime: ["cifarnet"],
-}  # fmt: skip
 QUICK = 3  # sparsities, the highest
 
 
@@ -52,7 +47,7 @@ def reproduce(
     from rich.markdown import Markdown
 
     from brainsurgeon.reproduce.protocol import PROTOCOLS
-    from brainsurgeon.reproduce.show import show
+    from brainsurgeon.reproduce.show import NETWORKS, show
 
     wanted = [item for item in What if item != What.all] if what == What.all else [what]
     for network in dict.fromkeys(name for item in wanted for name in NETWORKS[item]):

@@ -9,6 +9,19 @@ from . import figures as draw
 from .cells import read_cells
 from .tables import ABLATION, heading, table
 
+NETWORKS = {
+    "table1": ["mlpnet"],
+    "table2": ["resnet20"],
+    "table3": ["cifarnet"],
+    "table4": ["mobilenet-0.75"],
+    "table5": ["mobilenet-0.75"],
+    "figure3": ["mlpnet", "cifarnet", "resnet20"],
+    "figure4": ["mlpnet", "cifarnet"],
+    "figure5": ["mlpnet", "cifarnet"],
+    "runtime": ["cifarnet"],
+}
+"""The networks that each table or figure is about."""
+
 
 def show(what: str, networks: list[str], results: Path, folder: Path) -> str:
     """Return the table as Markdown; draw the figure and return where it is."""
