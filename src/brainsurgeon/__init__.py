@@ -15,6 +15,8 @@ from .errors import BrainsurgeonError
 from .events import Event
 
 if TYPE_CHECKING:
+    from .finetune import FinetuneResult, finetune
+    from .freeze import FrozenZeros, freeze_zeros
     from .methods import NAMES as METHOD_NAMES
     from .methods import Method
     from .problem import Problem
@@ -27,22 +29,30 @@ __all__ = [
     "METHOD_NAMES",
     "BrainsurgeonError",
     "Event",
+    "FinetuneResult",
+    "FrozenZeros",
     "Method",
     "Problem",
     "PruningResult",
     "Settings",
     "Surgery",
     "__version__",
+    "finetune",
+    "freeze_zeros",
     "prune",
 ]
 
 _HOMES = {
+    "FinetuneResult": ("finetune", "FinetuneResult"),
+    "FrozenZeros": ("freeze", "FrozenZeros"),
     "METHOD_NAMES": ("methods", "NAMES"),
     "Method": ("methods", "Method"),
     "Problem": ("problem", "Problem"),
     "PruningResult": ("result", "PruningResult"),
     "Settings": ("settings", "Settings"),
     "Surgery": ("surgery", "Surgery"),
+    "finetune": ("finetune", "finetune"),
+    "freeze_zeros": ("freeze", "freeze_zeros"),
     "prune": ("prune", "prune"),
 }
 
@@ -57,8 +67,8 @@ class _Package(ModuleType):
         return getattr(import_module(f"{__name__}.{module}"), attribute)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Importing the module `prune` binds it here; the function of that name is what users mean.
-        if not (name == "prune" and isinstance(value, ModuleType)):
+        # Importing the module `prune` or `finetune` binds it here; the function of that name is what users mean.
+        if not (_HOMES.get(name) == (name, name) and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 
