@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from cases import CASES, TABLE, Case
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -16,6 +15,7 @@ from brainsurgeon.data.embedded import load_demo
 from brainsurgeon.evaluate import accuracy
 from brainsurgeon.events import Event
 from brainsurgeon.finetune_settings import FinetuneSettings
+from cases import CASES, TABLE, Case
 
 
 def pruned(case: Case, sparsity: float = 0.6) -> brainsurgeon.PruningResult:

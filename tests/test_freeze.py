@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from cases import CASES, TABLE, Case, seeded
 from torch import Tensor, nn
 from torch.optim import swa_utils
 
@@ -15,6 +14,7 @@ from brainsurgeon import BrainsurgeonError, freeze_zeros
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.weights import find_weights
 from brainsurgeon.zeros import count_zeros, set_zeros, zero_masks
+from cases import CASES, TABLE, Case, seeded
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1),
