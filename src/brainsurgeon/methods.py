@@ -122,6 +122,7 @@ def _settings(selection: Any) -> set[str]:
 
 def _describe(part: Any) -> Any:
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
-        values = {f.name: _describe(getattr(part, f.name)) for f in dataclasses.fields(part)}
+        # What a part keeps out of its repr, such as the tensors of a given mask, stays out of the record too.
+        values = {f.name: _describe(getattr(part, f.name)) for f in dataclasses.fields(part) if f.repr}
         return {"kind": type(part).__name__, **values}
     return part if isinstance(part, str | int | float | bool | None) else repr(part)
