@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from brainsurgeon import BrainsurgeonError, save
 from brainsurgeon.clock import Clock
 from brainsurgeon.events import Event, silent
 from brainsurgeon.progress import watch
@@ -20,6 +21,8 @@ def make_result() -> PruningResult:
     model = nn.Linear(4, 3)
     mask = torch.zeros(3, 4, dtype=torch.bool)
     mask[0] = True
+    with torch.no_grad():
+        model.weight[mask] = 0
     return PruningResult(
         model, {"weight": mask}, (LayerRecord("weight", (3, 4), 4, 12),), 0.3, "mp", None, 0.5, 0.75,
         {"gradients": 1.0, "selection": 0.5}, {"seed": 0}, ("something to know",),
@@ -69,6 +72,31 @@ def test_saving_writes_the_model_its_masks_and_the_record(tmp_path: Path) -> Non
     assert torch.equal(load_file(folder / "masks.safetensors")["weight"], result.masks["weight"])
     assert torch.equal(load_file(folder / "model.safetensors")["weight"], result.model.state_dict()["weight"])
     assert json.loads((folder / "result.json").read_text()) == json.loads(result.to_json())
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_saved_result_is_loaded_whole(tmp_path: Path, compressed: bool) -> None:
+    result = make_result()
+    result.save(tmp_path / "run", compressed)
+    model = nn.Linear(4, 3)
+    loaded = PruningResult.load(tmp_path / "run", model)
+    assert loaded.model is model
+    assert loaded.to_dict() == result.to_dict()
+    assert loaded.trace[0].values == {"cost": 0.25}
+    assert torch.equal(loaded.masks["weight"], result.masks["weight"])
+    for name, value in result.model.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value)
+
+
+def test_a_folder_without_the_record_of_a_run_is_no_result(tmp_path: Path) -> None:
+    result = make_result()
+    save(result.model, tmp_path / "run", result.masks, record={"layers": [{"name": "weight"}]})
+    with pytest.raises(BrainsurgeonError, match=r"no record of a run.*brainsurgeon\.load reads its weights"):
+        PruningResult.load(tmp_path / "run", nn.Linear(4, 3))
+    other = dataclasses.replace(result, layers=(LayerRecord("weight", (3, 4), 4, 13),))
+    other.save(tmp_path / "other")
+    with pytest.raises(BrainsurgeonError, match="its layers are not those of the masks"):
+        PruningResult.load(tmp_path / "other", nn.Linear(4, 3))
 
 
 def test_saving_refuses_a_folder_that_holds_anything(tmp_path: Path) -> None:

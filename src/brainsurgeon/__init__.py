@@ -15,6 +15,7 @@ from .errors import BrainsurgeonError
 from .events import Event
 
 if TYPE_CHECKING:
+    from .files import Saved, load, load_masks, save, save_masks
     from .finetune import FinetuneResult, finetune
     from .freeze import FrozenZeros, freeze_zeros
     from .methods import NAMES as METHOD_NAMES
@@ -34,12 +35,17 @@ __all__ = [
     "Method",
     "Problem",
     "PruningResult",
+    "Saved",
     "Settings",
     "Surgery",
     "__version__",
     "finetune",
     "freeze_zeros",
+    "load",
+    "load_masks",
     "prune",
+    "save",
+    "save_masks",
 ]
 
 _HOMES = {
@@ -49,11 +55,16 @@ _HOMES = {
     "Method": ("methods", "Method"),
     "Problem": ("problem", "Problem"),
     "PruningResult": ("result", "PruningResult"),
+    "Saved": ("files", "Saved"),
     "Settings": ("settings", "Settings"),
     "Surgery": ("surgery", "Surgery"),
     "finetune": ("finetune", "finetune"),
     "freeze_zeros": ("freeze", "freeze_zeros"),
+    "load": ("files", "load"),
+    "load_masks": ("files", "load_masks"),
     "prune": ("prune", "prune"),
+    "save": ("files", "save"),
+    "save_masks": ("files", "save_masks"),
 }
 
 

@@ -72,7 +72,11 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
 
 def load_checkpoint(model: nn.Module, path: str | Path) -> nn.Module:
     """Load the weights in ``path`` into ``model``, all of them and nothing else, and give it back."""
-    state = read_state_dict(path)
+    return fit(model, read_state_dict(path), path)
+
+
+def fit(model: nn.Module, state: dict[str, Tensor], path: str | Path) -> nn.Module:
+    """Put a state dict into ``model``, all of it and nothing else, or say what does not fit; ``path`` is its origin."""
     expected = model.state_dict()
     for name in expected:  # some writers leave out this counter, which has no effect once trained
         if name.endswith("num_batches_tracked"):

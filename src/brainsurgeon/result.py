@@ -96,18 +96,58 @@ class PruningResult:
         """Return the record as JSON."""
         return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
 
-    def save(self, folder: str | Path) -> Path:
-        """Write model.safetensors, masks.safetensors and result.json into a new or empty folder."""
-        from .checkpoint import save_checkpoint, save_tensors  # safetensors is needed here alone
+    def save(self, folder: str | Path, compressed: bool = False) -> Path:
+        """Write the model, its masks and result.json into a new or empty folder.
 
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise FileExistsError(f"{folder} is not empty: give a new folder, so that no other run is overwritten")
-        save_checkpoint(self.model, folder / "model.safetensors")
-        save_tensors(self.masks, folder / "masks.safetensors")
-        (folder / "result.json").write_text(self.to_json())
-        return folder
+        Dense: model.safetensors and masks.safetensors; compressed: model.compressed.safetensors, bits and values.
+        """
+        from .files import save  # safetensors is needed here alone
+
+        return save(self.model, folder, self.masks, compressed=compressed, record=_plain(self.to_dict()))
+
+    @classmethod
+    def load(cls, folder: str | Path, model: nn.Module) -> PruningResult:
+        """Read what `save` wrote into a model of the same kind (filled in place); all of it is checked first."""
+        from .files import FileError, load
+
+        saved = load(folder, model)
+        try:
+            return _from_record(model, saved.masks, saved.record or {})
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(
+                f"{folder} holds no record of a run by this release ({type(error).__name__}: {error}); "
+                "brainsurgeon.load reads its weights and masks"
+            ) from error
+
+
+def _from_record(model: nn.Module, masks: dict[str, Tensor], record: dict[str, Any]) -> PruningResult:
+    """Build a result from its record, whose layers must be those of the masks."""
+    layers = tuple(
+        LayerRecord(str(la["name"]), tuple(la["shape"]), int(la["pruned"]), int(la["size"])) for la in record["layers"]
+    )
+    found = [(name, tuple(mask.shape), int(mask.sum()), mask.numel()) for name, mask in masks.items()]
+    if sorted(found) != sorted((la.name, la.shape, la.pruned, la.size) for la in layers):
+        raise ValueError("its layers are not those of the masks")
+    predicted = record["predicted_change"]
+    return PruningResult(
+        model=model,
+        masks={layer.name: masks[layer.name] for layer in layers},
+        layers=layers,
+        sparsity=float(record["sparsity"]),
+        method=str(record["method"]),
+        predicted_change=None if predicted is None else float(predicted),
+        loss_before=_number(record["loss_before"]),
+        loss_after=_number(record["loss_after"]),
+        seconds={str(key): float(value) for key, value in record["seconds"].items()},
+        settings=dict(record["settings"]),
+        notes=tuple(map(str, record["notes"])),
+        trace=tuple(Event(event.pop("stage"), event.pop("done"), values=event) for event in map(dict, record["trace"])),
+    )
+
+
+def _number(value: Any) -> float:
+    """Read a number whose infinities JSON had no word for."""
+    return math.nan if value is None else float(value)
 
 
 def _plain(value: Any) -> Any:
