@@ -1,0 +1,163 @@
+"""ONNX, checked: onnxruntime must give the model's own outputs, and find its zeros in the file."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from brainsurgeon.errors import BrainsurgeonError
+
+ADVICE = "pip install 'brainsurgeon[onnx]'"
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """A file that was written and checked: the largest difference of its outputs, and the zeros among its weights."""
+
+    path: Path
+    difference: float
+    zeros: int
+    weights: int
+
+
+def to_onnx(
+    model: nn.Module, example: Any, path: str | Path, *, dynamic_batch: bool = True, tolerance: float = 1e-4
+) -> OnnxExport:
+    """Write a model as ONNX and check it: onnxruntime's outputs on the example, and on another number of samples.
+
+    Args:
+        model: any model that `torch.export` can trace; it is exported in evaluation mode.
+        example: a batch of its inputs: a tensor, several in a tuple, or a dict by keyword.
+        path: the file to write, with all weights in it.
+        dynamic_batch: let the file take any number of samples.
+        tolerance: the largest difference allowed, as a share of the largest output.
+    """
+    path = Path(path)
+    was_training = model.training
+    model.eval()
+    try:
+        args, kwargs = _calling(example)
+        _export(model, _twice((args, kwargs)) if dynamic_batch else (args, kwargs), path, dynamic_batch)
+        difference = 0.0
+        for inputs in [(args, kwargs)] + ([_twice((args, kwargs))] if dynamic_batch else []):
+            difference = max(difference, _compare(model, inputs, path))
+    finally:
+        model.train(was_training)
+    if not difference <= tolerance:
+        raise BrainsurgeonError(
+            f"the exported model differs from the original by {difference:.2g} of its largest output, more than "
+            f"{tolerance:g}: do not use {path}; give another opset or report the model"
+        )
+    zeros, weights = _count(path)
+    return OnnxExport(path, difference, zeros, weights)
+
+
+def session(path: Path, threads: int = 0) -> Any:
+    """Open a file in onnxruntime on the CPU."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise BrainsurgeonError(f"running ONNX files needs onnxruntime: {ADVICE}") from error
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def feed(opened: Any, inputs: Any) -> dict[str, Any]:
+    """Lay tensors out as the named inputs of a session, in order."""
+    tensors = [part for part in _pytree.tree_leaves(inputs) if isinstance(part, Tensor)]
+    names = [one.name for one in opened.get_inputs()]
+    return {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
+
+
+def _export(model: nn.Module, inputs: Any, path: Path, dynamic_batch: bool) -> None:
+    try:
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise BrainsurgeonError(f"ONNX export needs onnx, onnxscript and onnxruntime: {ADVICE}") from error
+    args, kwargs = inputs
+    shapes = _pytree.tree_map(lambda t: {0: torch.export.Dim.DYNAMIC}, inputs) if dynamic_batch else None
+    given = None if shapes is None else (shapes[1] if kwargs else shapes[0])
+    try:
+        with _quiet():
+            torch.onnx.export(
+                model,
+                args,
+                path,
+                kwargs=kwargs or None,
+                dynamic_shapes=given,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:  # the exporter raises many kinds, all for models it cannot trace
+        reason = str(error).strip().partition("\n")[0]
+        hint = " (or with dynamic_batch=False)" if dynamic_batch else ""
+        raise BrainsurgeonError(
+            f"PyTorch cannot export {type(model).__name__} to ONNX: {reason}. Try torch.export.export on it{hint}"
+        ) from error
+
+
+@torch.no_grad()
+def _compare(model: nn.Module, inputs: Any, path: Path) -> float:
+    """Return the largest difference between the outputs, as a share of the largest output."""
+    expected = [t for t in _pytree.tree_leaves(_values(model(*inputs[0], **inputs[1]))) if isinstance(t, Tensor)]
+    opened = session(path)
+    found = opened.run(None, feed(opened, inputs))
+    worst = 0.0
+    for one, other in zip(expected, found, strict=True):
+        other = torch.from_numpy(other)
+        if one.shape != other.shape:
+            raise BrainsurgeonError(f"{path} gives outputs of shape {tuple(other.shape)}, the model {tuple(one.shape)}")
+        scale = max(float(one.abs().max()), 1e-6) if one.numel() else 1.0
+        worst = max(worst, float((one.cpu().double() - other.double()).abs().max()) / scale if one.numel() else 0.0)
+    return worst
+
+
+def _count(path: Path) -> tuple[int, int]:
+    """Count the zeros and all numbers of the file's weights."""
+    import numpy as np
+    import onnx
+
+    arrays = [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer]
+    matrices = [array for array in arrays if array.ndim >= 2]
+    return sum(int(np.sum(array == 0)) for array in matrices), sum(array.size for array in matrices)
+
+
+def _calling(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    return (tuple(example) if isinstance(example, list | tuple) else (example,)), {}
+
+
+def _twice(inputs: Any) -> Any:
+    return _pytree.tree_map(lambda tensor: torch.cat([tensor, tensor]), inputs)
+
+
+def _values(output: Any) -> Any:
+    """Take a model's output apart where it is a mapping or dataclass of tensors and Nones."""
+    return [value for value in output.values() if value is not None] if isinstance(output, Mapping) else output
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back the exporter's chatter on packages that are not there."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,58 @@
+"""ONNX files give the model's own outputs in onnxruntime."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from brainsurgeon import BrainsurgeonError, prune
+from brainsurgeon.export import onnx as onnx_export
+from brainsurgeon.export import to_onnx
+from cases import CASES
+
+pytest.importorskip("onnxscript", reason="needs brainsurgeon[onnx]")
+pytest.importorskip("onnxruntime", reason="needs brainsurgeon[onnx]")
+
+
+@pytest.mark.parametrize("name", ["linear", "conv2d", "embedding", "attention", "several_inputs", "batch_norm_dropout"])
+def test_every_kind_of_model_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    result = prune(case.model(), case.data(), 0.6, "mp", case.loss, num_gradients=1, progress=False)
+    exported = to_onnx(result.model, case.data()[0], tmp_path / "model.onnx")
+    assert exported.difference < 1e-5
+    assert exported.zeros >= result.pruned
+
+
+def test_a_file_for_one_batch_size_and_inputs_by_name(tmp_path: Path) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"out": self.layer(x) * scale}
+
+    example = {"x": torch.ones(2, 4), "scale": torch.full((2, 1), 2.0)}
+    assert to_onnx(Named(), example, tmp_path / "a.onnx", dynamic_batch=False).difference < 1e-5
+    assert to_onnx(Named(), example, tmp_path / "b.onnx").difference < 1e-5
+
+
+def test_a_file_that_differs_is_not_passed_off_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(4, 3)
+    written = onnx_export._export
+
+    def wrong(model: nn.Module, *args: object) -> None:
+        other = nn.Linear(4, 3)
+        nn.init.constant_(other.weight, 7.0)
+        written(other, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(onnx_export, "_export", wrong)
+    with pytest.raises(BrainsurgeonError, match="differs from the original"):
+        to_onnx(model, torch.ones(2, 4), tmp_path / "model.onnx")
+
+
+def test_a_model_that_cannot_be_traced_is_named_as_such(tmp_path: Path) -> None:
+    case = CASES["branching"]
+    with pytest.raises(BrainsurgeonError, match="PyTorch cannot export Branching to ONNX"):
+        to_onnx(case.model(), case.data()[0], tmp_path / "model.onnx")
