@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Event:
-    """Something happened: `done` of `total` units of `stage`, with what was measured there."""
+    """Something happened: `done` of `total` units of `stage`, with what was measured there.
+
+    `label` says which part of a larger piece of work it belongs to, such as "cbs@0.9" in a comparison.
+    """
 
     stage: str
     done: int
     total: int | None = None
     values: dict[str, float] = field(default_factory=dict)
+    label: str = ""
 
 
 Callback = Callable[[Event], None]

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import torch
 
+from .blocks import make_blocks
 from .errors import BrainsurgeonError
+from .settings import Settings
+from .weights import PrunableWeights
 
 GIB = 1 << 30
+CGROUP = Path("/sys/fs/cgroup")
+COPIES = 3
+"""Of the model: the user's, the one under examination, the pruned one."""
+VECTORS = 60 * 9
+"""Bytes a weight for masks and vectors: the draws of Algorithm 2 and their costs above all."""
+
+
+class DoesNotFitError(BrainsurgeonError):
+    """Memory or disk is too small for what was asked."""
 
 
 def available_bytes(device: torch.device) -> int | None:
@@ -18,12 +31,53 @@ def available_bytes(device: torch.device) -> int | None:
     try:
         with open("/proc/meminfo") as lines:
             fields = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-        return fields["MemAvailable"]
+        return int(min(fields["MemAvailable"], _left_to_group()))
     except (OSError, KeyError, ValueError, IndexError):
         try:
             return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         except (AttributeError, ValueError, OSError):
             return None
+
+
+def _left_to_group() -> float:
+    """Return what a container's own limit leaves, infinity where there is none."""
+    try:
+        limit, used = ((CGROUP / name).read_text() for name in ("memory.max", "memory.current"))
+        return int(limit) - int(used)
+    except (OSError, ValueError):  # no such limit, or "max"
+        return float("inf")
+
+
+def memory_needs(weights: PrunableWeights, model_bytes: int, settings: Settings) -> dict[str, int]:
+    """Return the bytes that an examination and a search take, part by part."""
+    rows, size = settings.num_gradients, weights.size
+    widest = max(block.stop - block.start for block in make_blocks(settings.blocks, weights, rows))
+    return {
+        "gradients": rows * size * settings.dtype.itemsize,
+        "factor": 2 * 8 * min(rows, widest) ** 2,
+        "masks and vectors": VECTORS * size,
+        "copies of the model": COPIES * model_bytes,
+    }
+
+
+def check_memory(weights: PrunableWeights, model_bytes: int, settings: Settings, device: torch.device) -> None:
+    """Refuse what the device cannot hold, with the settings that would fit."""
+    needs, free = memory_needs(weights, model_bytes, settings), available_bytes(device)
+    if free is None or sum(needs.values()) <= free:
+        return
+    rest = sum(needs.values()) - needs["gradients"]
+    fitting = int((free - rest) / (weights.size * settings.dtype.itemsize))
+    remedies = []
+    if fitting >= 1:
+        remedies.append(f"num_gradients={fitting} or fewer (means over more samples with gradient_batch)")
+    if settings.dtype.itemsize > 2 and rest + needs["gradients"] * 2 / settings.dtype.itemsize <= free:
+        remedies.append("dtype=bfloat16")
+    remedies.append("fewer layers (include, exclude)")
+    raise DoesNotFitError(
+        f"this run needs about {sum(needs.values()) / GIB:.1f} GiB ({needs['gradients'] / GIB:.1f} of them for "
+        f"{settings.num_gradients} gradients of {weights.size} weights), and {free / GIB:.1f} GiB are free on "
+        f"{device}. What would fit: {'; or '.join(remedies)}"
+    )
 
 
 def check_fits(rows: int, size: int, dtype: torch.dtype, device: torch.device) -> None:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from .events import Callback, Event
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Task, TaskID
 
 TRACED = {"search", "scale"}
 
@@ -15,7 +20,7 @@ TRACED = {"search", "scale"}
 def watch(callback: Callback, progress: bool | None, trace: list[Event] | None = None) -> Iterator[Callback]:
     """Give a callback that passes events on, keeps those of the search, and draws bars if wanted."""
     shown = sys.stderr.isatty() if progress is None else progress
-    with _bars() if shown else _nothing() as draw:
+    with bars() if shown else _nothing() as draw:
 
         def notify(event: Event) -> None:
             if trace is not None and event.stage in TRACED:
@@ -32,17 +37,32 @@ def _nothing() -> Iterator[Callback]:
 
 
 @contextmanager
-def _bars() -> Iterator[Callback]:
+def bars(console: Console | None = None) -> Iterator[Callback]:
+    """Give a callback that draws a bar a stage, with its rate and the time left; they vanish at the end."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, object] = {}
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if not speed else f"{speed:.0f}/s" if speed >= 10 else f"{speed:.2g}/s", style="dim")
+
+    left = TimeRemainingColumn(elapsed_when_finished=True)
+    columns = (TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), Rate(), left)
+    with Progress(*columns, console=console or Console(stderr=True), transient=True, expand=True) as shown:
+        tasks: dict[str, TaskID] = {}
+        last: dict[str, int] = {}
 
         def draw(event: Event) -> None:
-            if event.stage not in tasks:
-                tasks[event.stage] = bars.add_task(event.stage, total=event.total)
-            bars.update(tasks[event.stage], completed=event.done)  # type: ignore[arg-type]
+            name = event.stage if event.stage == "cells" else f"{event.label} {event.stage}".strip()
+            if name not in tasks:
+                for other, task in tasks.items():  # a bar that is done makes room for the next
+                    shown.update(task, visible=other == "cells" or not shown.tasks[task].finished)
+                tasks[name] = shown.add_task(name, total=event.total)
+            elif event.done < last[name]:  # the same stage once more
+                shown.reset(tasks[name], total=event.total)
+            last[name] = event.done
+            shown.update(tasks[name], completed=event.done, total=event.total, visible=True)
 
         yield draw

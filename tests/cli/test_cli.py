@@ -14,7 +14,10 @@ from brainsurgeon.cli import main
 from brainsurgeon.data import ImageData
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["data", "fetch", "--help"], ["train", "--help"]])
+COMMANDS = ("prune", "compare", "inspect", "report", "doctor", "demo", "data fetch", "train", "reproduce")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([*command.split(), "--help"] for command in COMMANDS)])
 def test_help_does_not_wait_for_pytorch(arguments: list[str]) -> None:
     program = (
         "import sys; from brainsurgeon.cli import main\n"
@@ -60,13 +63,19 @@ def test_an_interruption_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["data", "fetch", "mnist"]) == 130
 
 
-def test_our_own_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_errors_are_called_bugs_and_have_a_status_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail(*_: object) -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr(data_module, "fetch", fail)
-    with pytest.raises(ZeroDivisionError):
-        main(["data", "fetch", "mnist"])
+    assert main(["data", "fetch", "mnist"]) == 70
+    err = capsys.readouterr().err
+    assert "Bug: ZeroDivisionError: by nothing" in err
+    assert "Traceback" not in err
+    assert main(["--debug", "data", "fetch", "mnist"]) == 70
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_fetching_from_an_empty_folder_says_what_is_missing(

@@ -1,0 +1,123 @@
+"""The options that several commands share, and how they and a recipe file become one recipe."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from brainsurgeon.recipe import Recipe
+
+MODEL, METHOD, EXAMINATION, RUN = "Model", "Method", "Examination", "Run"
+
+TargetArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="Your model: file.py:function or module:function, which returns (model, data), (model, data, loss), "
+        "(model, data, loss, test), or a dict with these names. `demo` stands for the network in the package.",
+        metavar="TARGET", show_default=False,
+    ),
+]  # fmt: skip
+RecipeOption = Annotated[
+    Path | None,
+    typer.Option("--recipe", "-r", help="A YAML or TOML file with everything; options given here come first.",
+                 metavar="FILE", rich_help_panel=MODEL),
+]  # fmt: skip
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(help="Weights to load into the model (safetensors, or a torch file, read safely).", metavar="FILE",
+                 rich_help_panel=MODEL),
+]  # fmt: skip
+SparsityOption = Annotated[
+    float | None,
+    typer.Option("--sparsity", "-s", help="The share of the weights to remove: exactly ⌈rN⌉ of them go.",
+                 show_default="0.9", rich_help_panel=METHOD),
+]  # fmt: skip
+MethodOption = Annotated[
+    str | None,
+    typer.Option("--method", "-m", help="mp, rmp, wf-s, wf, cbs-s, cbs, mp+cbs-u, … (an unknown one lists them all).",
+                 show_default="cbs", rich_help_panel=METHOD),
+]  # fmt: skip
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(help="global: wherever it costs least; uniform: the same share of each layer.",
+                 show_default="global", rich_help_panel=METHOD),
+]  # fmt: skip
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Prune only these parameters or modules: names or glob patterns (repeatable).",
+                 metavar="PATTERN", rich_help_panel=MODEL),
+]  # fmt: skip
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Leave these alone (repeatable).", metavar="PATTERN", rich_help_panel=MODEL),
+]
+NumGradientsOption = Annotated[
+    int | None,
+    typer.Option("--num-gradients", "-k", help="K, the rows of the curvature: more is better, and takes K·N numbers.",
+                 show_default="1000", rich_help_panel=EXAMINATION),
+]  # fmt: skip
+BlocksOption = Annotated[
+    str | None,
+    typer.Option(help="model, layer, auto, or the largest size of a block.", show_default="auto",
+                 rich_help_panel=EXAMINATION),
+]  # fmt: skip
+DampingOption = Annotated[
+    float | None, typer.Option(help="λ, added to the curvature.", show_default="1e-4", rich_help_panel=EXAMINATION)
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(help="How gradients are stored: float32 or bfloat16 (half the memory).", show_default="float32",
+                 rich_help_panel=EXAMINATION),
+]  # fmt: skip
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(help="cpu, cuda, cuda:1, …", show_default="where the model is", rich_help_panel=EXAMINATION),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Of all random draws.", show_default="0", rich_help_panel=EXAMINATION)
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any other key of a recipe, or a method's own setting: loss_samples=2000, num_draws=20 "
+                 "(repeatable).", metavar="KEY=VALUE", rich_help_panel=METHOD),
+]  # fmt: skip
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="The run's folder; it must be new or empty.", metavar="FOLDER",
+                 show_default="runs/TIME-…", rich_help_panel=RUN),
+]  # fmt: skip
+ResumeOption = Annotated[
+    Path | None,
+    typer.Option(help="Go on with an interrupted run, to the very result it would have had.", metavar="FOLDER",
+                 rich_help_panel=RUN),
+]  # fmt: skip
+TrackOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Also log to tensorboard, wandb or mlflow (repeatable; each is an extra).", metavar="NAME",
+                 rich_help_panel=RUN),
+]  # fmt: skip
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no log lines.", rich_help_panel=RUN)]
+
+
+def gather(recipe: Path | None, settings: list[str] | None, given: dict[str, Any]) -> "Recipe":
+    """Make a recipe of a file, of options (those that were given), and of KEY=VALUE pairs."""
+    from brainsurgeon.recipe import KEYS, make_recipe, read_recipe, read_value, with_absolute_paths
+
+    values = read_recipe(recipe) if recipe is not None else {}
+    given = {key: value for key, value in given.items() if value not in (None, [], ())}
+    if "checkpoint" in given:
+        given["checkpoint"] = str(given["checkpoint"])
+    if str(given.get("blocks", "")).isdigit():
+        given["blocks"] = int(given["blocks"])
+    values.update(with_absolute_paths(given, Path.cwd()))
+    options = dict(values.pop("options", None) or {})
+    for pair in settings or []:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set takes KEY=VALUE, got {pair!r}")
+        where = values if key in KEYS else options
+        where[key] = read_value(text)
+    if "target" not in values:
+        raise typer.BadParameter("which model? Give file.py:function, or a recipe with a target (--recipe), or `demo`")
+    return make_recipe({**values, "options": options}, str(recipe) if recipe else "options")

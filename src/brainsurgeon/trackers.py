@@ -1,0 +1,124 @@
+"""Where else the events of a run can go: log lines, TensorBoard, Weights & Biases, MLflow.
+
+Each tracker is a context manager that gives a callback; `combined` makes one callback of several. The packages are
+extras, imported when a tracker is opened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .errors import BrainsurgeonError
+from .events import Callback, Event
+
+Tracker = Callable[[Path, Mapping[str, Any]], AbstractContextManager[Callback]]
+"""From the folder of a run and its settings to a callback that lives as long as the run."""
+
+
+def log_lines(write: Callable[[str], None], every: float = 10.0) -> Callback:
+    """Give a callback that writes a line when a stage begins, ends, and every few seconds between."""
+    written: dict[str, float] = {}
+    started: dict[str, float] = {}
+
+    def tell(event: Event) -> None:
+        name, now = f"{event.label} {event.stage}".strip(), time.monotonic()
+        if event.done <= 1 or name not in started:
+            started[name] = now
+        over = event.total is not None and event.done >= event.total
+        if not over and name in written and now - written[name] < every:
+            return
+        written[name] = now
+        write(line(event, now - started[name]))
+
+    return tell
+
+
+def line(event: Event, seconds: float = 0.0) -> str:
+    """Return an event as a line of text, with the time left where it can be told."""
+    name = f"{event.label} {event.stage}".strip()
+    share = f"{event.done:,}" + (f" of {event.total:,}" if event.total is not None else "")
+    values = ", ".join(f"{key} {value:.4g}" for key, value in event.values.items())
+    left = ""
+    if seconds >= 1 and event.total and 0 < event.done < event.total:
+        left = f" ({event.done / seconds:.3g}/s, {seconds * (event.total - event.done) / event.done:.0f} s left)"
+    return f"{name}: {share}{left}" + (f": {values}" if values else "")
+
+
+def combined(*callbacks: Callback) -> Callback:
+    """Return one callback that passes each event on to all."""
+
+    def tell(event: Event) -> None:
+        for callback in callbacks:
+            callback(event)
+
+    return tell
+
+
+@contextmanager
+def track(names: list[str], folder: Path, settings: Mapping[str, Any]) -> Iterator[list[Callback]]:
+    """Open trackers by name, for as long as the run lasts."""
+    for name in names:
+        if name not in TRACKERS:
+            raise BrainsurgeonError(f"unknown tracker {name!r}; the trackers are: {', '.join(TRACKERS)}")
+    with ExitStack() as stack:
+        yield [stack.enter_context(TRACKERS[name](folder, settings)) for name in names]
+
+
+@contextmanager
+def tensorboard(folder: Path, settings: Mapping[str, Any]) -> Iterator[Callback]:
+    """Write scalars for TensorBoard into the run's folder."""
+    _needed("tensorboard", "tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder / "tensorboard")) as writer:
+        writer.add_text("recipe", "\n".join(f"    {key}: {value}" for key, value in settings.items()))
+        yield _numbered(lambda name, value, step: writer.add_scalar(name, value, step))
+
+
+@contextmanager
+def wandb(folder: Path, settings: Mapping[str, Any]) -> Iterator[Callback]:
+    """Log to Weights & Biases, as the environment (WANDB_MODE, WANDB_PROJECT, …) says."""
+    package = _needed("wandb", "wandb")
+    run = package.init(name=folder.name, dir=str(folder), config=dict(settings))
+    try:
+        yield _numbered(lambda name, value, step: run.log({name: value}))
+    finally:
+        run.finish()
+
+
+@contextmanager
+def mlflow(folder: Path, settings: Mapping[str, Any]) -> Iterator[Callback]:
+    """Log to MLflow, as the environment (MLFLOW_TRACKING_URI, …) says."""
+    package = _needed("mlflow", "mlflow")
+    with package.start_run(run_name=folder.name):
+        package.log_params({key: str(value)[:500] for key, value in settings.items()})
+        # It takes letters, digits, spaces and a few signs, but no @.
+        yield _numbered(lambda name, value, step: package.log_metric(name.replace("@", " at "), value, step=step))
+
+
+TRACKERS: dict[str, Tracker] = {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}
+
+
+def _numbered(log: Callable[[str, float, int], None]) -> Callback:
+    """Count the values of each name: a stage that comes again goes on where it was."""
+    steps: dict[str, int] = {}
+
+    def tell(event: Event) -> None:
+        for key, value in event.values.items():
+            name = "/".join(part for part in (event.label, event.stage, key) if part)
+            steps[name] = steps.get(name, 0) + 1
+            log(name, float(value), steps[name])
+
+    return tell
+
+
+def _needed(package: str, extra: str) -> Any:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        raise BrainsurgeonError(f"tracking with {package} needs it: pip install 'brainsurgeon[{extra}]'") from error
