@@ -36,7 +36,7 @@ OUTSIDE = {
 SEES_MODELS = {"batches", "weights", "loss", "gradients", "sample_loss", "prune", "surgery", "result", "checkpoint",
                "target", "scores", "zeros", "freeze", "finetune"}  # fmt: skip
 TOUCH_A_MODULE = {f"{name}.py" for name in SEES_MODELS - {"batches"}}
-USERS = {"models", "data", "cli", "reproduce", "report", "train.py", "evaluate.py", "files", "export", "worth.py"}
+USERS = {"models", "data", "cli", "reproduce", "report", "train.py", "evaluate.py", "files", "export", "worth"}
 RANDOM = {
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
     "multinomial", "poisson",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ def _csr(weight: Tensor, pruned: Tensor) -> Tensor:
     return _checked(rows, kept.nonzero()[:, 1], matrix[kept], matrix.shape)
 
 
-def _checked(rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
+def _checked(rows: Tensor, columns: Tensor, values: Tensor, shape: Any) -> Tensor:
     """Build a CSR tensor with its indices checked; that PyTorch calls them beta is in our docs, not in every log."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -55,7 +56,9 @@ def load_csr(path: str | Path) -> dict[str, Tensor]:
     stored, info, _ = read_sealed(Path(path), "csr")
     try:
         tensors = {
-            name: _checked(*(stored.pop(f"{name}::{part}") for part in PARTS), shape)
+            name: _checked(
+                stored.pop(f"{name}::crow"), stored.pop(f"{name}::col"), stored.pop(f"{name}::values"), shape
+            )
             for name, shape in info["shapes"].items()
         }
     except (KeyError, AttributeError, TypeError, ValueError, RuntimeError) as error:
@@ -67,6 +70,9 @@ def load_csr(path: str | Path) -> dict[str, Tensor]:
 
 class SparseLinear(nn.Module):
     """A linear layer whose weight is a CSR matrix."""
+
+    weight: Tensor
+    bias: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
@@ -105,7 +111,7 @@ def to_sparse_modules(
     model, changed = copy.deepcopy(model).eval().requires_grad_(False), []
     for name, mask in masks.items():
         owner, _, own = name.rpartition(".")
-        layer = model.get_submodule(owner)
+        layer: Any = model.get_submodule(owner)
         kind = _sparse_kind(layer)
         if kind is None or own != "weight" or float(mask.float().mean()) < least or not owner:
             continue
