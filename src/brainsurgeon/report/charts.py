@@ -56,7 +56,7 @@ def by_sparsity(title: str, unit: str, series: Sequence[Series], dense: float | 
     if dense is not None:
         (x0, y), (x1, _) = frame.at(frame.low[0], dense), frame.at(frame.high[0], dense)
         drawing.line([(x0, y), (x1, y)], "muted", 1.2)
-        drawing.text(x0 + 4, y - 4 if y > TOP + 12 else y + 13, f"dense {dense:.4g}{unit}", size=11)
+        drawing.text(x1 - 2, y - 5 if y > TOP + 12 else y + 14, f"dense {dense:.4g}{unit}", anchor="end", size=11)
     for number, one in enumerate(series):
         role = f"s{number % SERIES}"
         placed = [(frame.at(_depth(x), y), x, y) for x, y in sorted(one.points) if math.isfinite(y)]
@@ -73,11 +73,11 @@ def _depth(sparsity: float) -> float:
 
 def layer_bars(title: str, layers: Sequence[tuple[str, int, int]]) -> Drawing:
     """Draw the sparsity of each layer (name, pruned, size) as a bar, with its exact counts."""
-    drawing = Drawing(NARROW, 30 + 2 * ROW * len(layers), title)
+    drawing = Drawing(NARROW, 2 * ROW * len(layers), title)
     for number, (name, pruned, size) in enumerate(layers):
         y, wide = 12 + 2 * ROW * number, NARROW - 8
-        drawing.text(4, y + 6, _short(name, 34), role="ink", size=12)
-        drawing.text(NARROW - 4, y + 6, f"{pruned:,} of {size:,}  {pruned / size:.1%}", anchor="end", size=12)
+        drawing.text(4, y + 6, _short(name, 30), role="ink")
+        drawing.text(NARROW - 4, y + 6, f"{pruned:,} of {size:,}  {pruned / size:.1%}", anchor="end")
         drawing.box(4, y + 12, wide, 10, "grid")
         drawing.box(4, y + 12, wide * pruned / size, 10, "s0", f"{name}: {pruned:,} of {size:,} weights pruned")
     return drawing
@@ -107,9 +107,11 @@ def histogram(name: str, reach: float, before: Sequence[int], after: Sequence[in
         anchor = {-reach: "start", 0.0: "middle"}.get(value, "end")
         drawing.text(x, y + 16, f"{value:.2g}", anchor=anchor)
     drawing.text((LEFT + NARROW - RIGHT) / 2, drawing.height - 6, "weight", anchor="middle")
-    drawing.text(4, 16, _short(name, 40), role="ink", size=13, bold=True)
-    cut = max(before) > top * 1.001
-    drawing.text(NARROW - RIGHT, 16, "before · kept" + (" (peak cut)" if cut else ""), anchor="end")
+    drawing.text(4, 16, _short(name, 40), role="ink", size=14, bold=True)
+    before_said = "before (peak cut)" if max(before) > top * 1.001 else "before"
+    for role, said, x in (("s7", before_said, NARROW - RIGHT - 58), ("s0", "kept", NARROW - RIGHT)):
+        drawing.text(x, 16, said, anchor="end")
+        drawing.box(x - 6.8 * len(said) - 16, 8, 9, 9, role)
     return drawing
 
 
@@ -146,12 +148,12 @@ def break_down(title: str, seconds: dict[str, float]) -> Drawing:
     """Draw where the time went, the longest first."""
     parts = sorted(((k, v) for k, v in seconds.items() if v > 0), key=lambda part: -part[1])
     total = sum(value for _, value in parts) or 1.0
-    drawing = Drawing(NARROW, 24 + ROW * len(parts), title)
-    wide = NARROW - 240
+    drawing = Drawing(NARROW, 10 + ROW * len(parts), title)
+    wide = NARROW - 262
     for number, (name, value) in enumerate(parts):
         y = 14 + ROW * number
-        drawing.text(4, y + 6, _short(name, 24), role="ink")
-        drawing.box(160, y - 4, max(1.0, wide * value / parts[0][1]), 12, "s2", f"{name}: {value:.3f} s")
+        drawing.text(4, y + 6, _short(name, 23), role="ink")
+        drawing.box(168, y - 4, max(1.0, wide * value / parts[0][1]), 12, "s2", f"{name}: {value:.3f} s")
         drawing.text(NARROW - 4, y + 6, f"{value:.2f} s  {value / total:.0%}", anchor="end")
     return drawing
 
@@ -174,7 +176,7 @@ def _legend(drawing: Drawing, names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         drawing.marker(number, x + 5, y - 4, f"s{number % SERIES}")
         drawing.text(x + 14, y, name, role="ink")
-        x += 14 + 7.2 * len(name) + 18
+        x += 14 + 7.8 * len(name) + 16
 
 
 def _short(name: str, length: int) -> str:

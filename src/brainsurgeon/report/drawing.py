@@ -46,7 +46,7 @@ class Text:
     at: Point
     words: str
     role: str = "ink"
-    size: float = 12.0
+    size: float = 13.0
     anchor: str = "start"
     bold: bool = False
     upright: bool = False

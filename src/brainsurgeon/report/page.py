@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
@@ -46,9 +47,14 @@ def _head(record: Record) -> str:
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles
     )
     return (
-        f'<header><h1>{escape(_title(record))}</h1><p class="sub">{escape(record.title)}</p>'
+        f'<header><h1>{escape(_title(record))}</h1><p class="sub">{escape(_about(record))}</p>'
         f'<div class="tiles">{shown}</div></header>'
     )
+
+
+def _about(record: Record) -> str:
+    made = f"brainsurgeon {record.versions['brainsurgeon']}" if record.versions else ""
+    return " · ".join(part for part in (record.title, record.target, made) if part)
 
 
 def _single_tiles(record: Record) -> Iterable[tuple[str, str]]:
@@ -79,10 +85,11 @@ def _comparison(record: Record) -> str:
     parts = []
     for number, metric in enumerate(record.metrics):
         table = tables.comparison(record, metric)
+        table = table if number == 0 else table.without(1)  # the weights left are the same everywhere
         links = {
             (row, column): f"#{_id(outcome)}"
             for row, sparsity in enumerate(record.sparsities)
-            for column, label in enumerate(record.labels, 2)
+            for column, label in enumerate(record.labels, 2 if number == 0 else 1)
             if (outcome := record.at(label, sparsity)) is not None
         }
         title = f"{metric.capitalize()}{f' in {unit(metric)}' if unit(metric) else ''}"
@@ -91,37 +98,38 @@ def _comparison(record: Record) -> str:
             narrow = pictures.curve(record, metric).svg()
             wide = pictures.curve(record, metric, WIDE).svg() if number == 0 else narrow
             both = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>' if number == 0 else narrow
-            kind = "card whole" if number == 0 else "card"
-            parts.append(f'<section class="{kind}">{shown}<br>{both}</section>')
+            parts.append(f'<section class="card">{shown}<br>{both}</section>')
         else:
             parts.append(f'<section class="card">{shown}</section>')
     if len(record.sparsities) > 1:
         parts.append(_card("Run time in seconds, gradients included", pictures.times(record)))
-    everything = tables.everything(record).html()
-    parts.append(f'<section class="card whole"><h3>Exact counts, losses and times</h3>{everything}</section>')
-    return f'<h2>Comparison</h2><div class="grid">{"".join(parts)}</div>'
+    everything = f"<h3>Exact counts, losses and times</h3>{tables.everything(record).html()}"
+    return (
+        f'<h2>Comparison</h2>{parts[0]}<div class="flow after">{"".join(parts[1:])}</div>'
+        f'<section class="card">{everything}</section>'
+    )
 
 
 def _outcome(record: Record, outcome: Outcome, opened: bool) -> str:
     pruned, size, mark = outcome.result["pruned"], outcome.result["size"], unit(record.metric)
     said = f"{record.metric} {tables.shown(outcome, record.metric)}{mark} · {pruned:,} of {size:,} pruned"
     many = len(outcome.result["layers"]) > 16
-    cards = [_card("Sparsity of each layer", pictures.layer_bars(outcome)) if not many else ""]
+    cards = [] if many else [_card("Sparsity of each layer", pictures.layer_bars(outcome))]
+    cards.append(_card("Where the time went", pictures.run_time(outcome)))
     cards += [_card("Weights before, and those kept", drawing) for drawing in pictures.histograms(outcome)[:1]]
     cards += [_card(drawing.label.capitalize(), drawing) for drawing in pictures.traces(outcome)]
-    cards.append(_card("Where the time went", pictures.run_time(outcome)))
-    cards.append(_masks(outcome))
+    below = [_masks(outcome)]
     others = pictures.histograms(outcome)[1:]
     if others:
         inner = "".join(f'<div class="card">{drawing.svg()}</div>' for drawing in others)
-        cards.append(_folded("Weights, layer by layer", inner))
+        below.append(_folded("Weights, layer by layer", inner))
     bars = _card("Sparsity of each layer", pictures.layer_bars(outcome)) if many else ""
     counts = f'<section class="card">{tables.layers(outcome).html()}</section>'
-    cards.append(_folded("Exact counts by layer", bars + counts))
+    below.append(_folded("Exact counts by layer", bars + counts))
     notes = "".join(f'<p class="note">Note: {escape(note)}</p>' for note in outcome.result["notes"])
-    inside = f'{notes}<div class="grid">{"".join(cards)}</div>{_settings(outcome)}'
+    inside = f'{notes}<div class="flow">{"".join(cards)}</div>{"".join(below)}{_settings(outcome)}'
     if opened:
-        return f'<div class="outcome" style="margin-top:14px">{inside}</div>'
+        return f'<div class="outcome only">{inside}</div>'
     title = f"{escape(outcome.label)} at {outcome.sparsity:g} <span>{escape(said)}</span>"
     return f'<details class="outcome" id="{_id(outcome)}"><summary>{title}</summary>{inside}</details>'
 
@@ -132,20 +140,26 @@ def _masks(outcome: Outcome) -> str:
         layer = next(la for la in outcome.result["layers"] if la["name"] == name)
         said = f"{name} ({'×'.join(map(str, layer['shape']))}): {layer['size'] - layer['pruned']:,} left"
         source = base64.b64encode(picture).decode()
+        kind = ' class="whole"' if _ratio(layer["shape"]) > 5 else ""
         figures.append(
-            f'<figure><img alt="mask of {escape(name)}" src="data:image/png;base64,{source}">'
+            f'<figure{kind}><img alt="mask of {escape(name)}" src="data:image/png;base64,{source}">'
             f"<figcaption>{escape(said)}</figcaption></figure>"
         )
     if not figures:
         return ""
     title = "Masks of the smaller layers, one pixel a weight, coloured where it is kept"
-    return f'<section class="card whole"><h3>{title}</h3><div class="masks">{"".join(figures)}</div></section>'
+    return f'<section class="card"><h3>{title}</h3><div class="masks">{"".join(figures)}</div></section>'
+
+
+def _ratio(shape: list[int]) -> float:
+    rows, columns = shape[0], math.prod(shape[1:])
+    return max(rows, columns) / min(rows, columns)
 
 
 def _settings(outcome: Outcome) -> str:
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in _flat(outcome.result["settings"]))
     return (
-        '<details style="margin-top:14px"><summary>Settings</summary><div class="card scroll">'
+        '<details class="more"><summary>Settings</summary><div class="card scroll">'
         f'<table class="settings"><tbody>{rows}</tbody></table></div></details>'
     )
 
@@ -171,7 +185,7 @@ def _card(title: str, drawing: Drawing) -> str:
 
 
 def _folded(title: str, inside: str) -> str:
-    return f'<details class="whole"><summary>{title}</summary><div class="grid">{inside}</div></details>'
+    return f'<details class="more"><summary>{title}</summary><div class="grid">{inside}</div></details>'
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
@@ -187,7 +201,7 @@ def _id(outcome: Outcome) -> str:
 
 
 def _figure(value: float, mark: str) -> str:
-    return f"{value:.2f}{mark}" if mark else f"{value:.4g}"
+    return f"{value:.2f}{mark}" if mark else tables.figure(value)
 
 
 def _count(number: int, word: str, plural: str = "") -> str:

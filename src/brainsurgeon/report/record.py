@@ -48,6 +48,7 @@ class Record:
     dense: dict[str, float] = field(default_factory=dict)
     recipe: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    target: str = ""
 
     @property
     def metric(self) -> str:
@@ -123,7 +124,8 @@ def _read(folder: Path) -> Record:
         if not outcomes:
             raise BrainsurgeonError(f"{folder} has no finished result yet: go on with it (--resume {folder})")
         text = (folder / "recipe.yaml").read_text()
-        return Record(folder.resolve().name, outcomes, facts.get("dense", {}), text, facts.get("versions", {}))
+        known, dense, target = facts.get("versions", {}), facts.get("dense", {}), Path(run.recipe.target).name
+        return Record(folder.resolve().name, outcomes, dense, text, known, target)
     if (folder / "result.json").is_file():
         return Record(folder.resolve().name, [_outcome(folder)])
     raise BrainsurgeonError(f"{folder} is neither the folder of a run (recipe.yaml) nor of a result (result.json)")

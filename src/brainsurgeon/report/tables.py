@@ -61,6 +61,13 @@ class Table:
         )
         return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
+    def without(self, column: int) -> Table:
+        """Return the table less a column."""
+        keep = [k for k in range(len(self.head)) if k != column]
+        best = frozenset((row, k - (k > column)) for row, k in self.best if k != column)
+        rows = tuple(tuple(row[k] for k in keep) for row in self.rows)
+        return Table(self.name, tuple(self.head[k] for k in keep), rows, best)
+
     def _marked(self, row: int, column: int, form: str, clean=str) -> str:  # type: ignore[no-untyped-def]
         cell = clean(self.rows[row][column])
         return form.format(cell) if (row, column) in self.best else cell
@@ -110,7 +117,12 @@ def shown(outcome: Outcome | None, metric: str) -> str:
     value = None if outcome is None else outcome.value(metric)
     if value is None:
         return "–"
-    return f"{value:.2f}" if unit(metric) else f"{value:.4g}"
+    return f"{value:.2f}" if unit(metric) else figure(value)
+
+
+def figure(value: float) -> str:
+    """Return a number with four digits behind the point where it is small, as losses are."""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.6g}"
 
 
 def _share(pruned: int, size: int) -> tuple[str, str, str]:
@@ -118,7 +130,7 @@ def _share(pruned: int, size: int) -> tuple[str, str, str]:
 
 
 def _loss(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4g}"
+    return "not finite" if value is None else figure(value)
 
 
 def _bare(cell: str) -> str:
