@@ -1,0 +1,104 @@
+"""CBS-S relaxed: a convex quadratic function of y that equals the cost wherever y is 0 or 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .instance import Array, Instance
+from .split import Root, best_split, inverse_on_plane
+from .tangent import root_bound
+
+OVER_RELAXATION = 1.6
+ROOT_ITERATIONS = 60
+EDGE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionRelaxation:
+    """½yᵀ(M − diag u)y + (c + ½u)ᵀy, convex on Σy = n; it equals the cost of CBS-S at 0-1 points.
+
+    It is minimised by the alternating direction method of multipliers: one linear map that is the same for all nodes,
+    with Σy = n built in, and one clipping to the box.
+    """
+
+    matrix: Array
+    linear: Array
+    count: int
+    shift: Array
+    iterations: int = 30
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return self.linear.size
+
+    @cached_property
+    def _convex(self) -> Array:
+        return self.matrix - np.diag(self.shift)
+
+    @cached_property
+    def _slope(self) -> Array:
+        return self.linear + self.shift / 2
+
+    @cached_property
+    def _penalty(self) -> Array:
+        return 0.03 * np.diag(self.matrix)
+
+    @cached_property
+    def _maps(self) -> tuple[Array, Array]:
+        """T and t: y = T(ρ∘v − l) + t minimises c(y) + ½(y − v)ᵀdiag(ρ)(y − v) on Σy = n."""
+        system = self._convex + np.diag(self._penalty) + np.diag(self.matrix).max()
+        ones = np.linalg.solve(system, np.ones(self.size))
+        return inverse_on_plane(system), self.count * ones / ones.sum()
+
+    def tangent(self, y: Array) -> tuple[Array, Array]:
+        """Return values and gradients."""
+        image = y @ self._convex
+        return (y * (image / 2 + self._slope)).sum(1), image + self._slope
+
+    def cold(self) -> Array:
+        """Return y = n/N, and no multipliers."""
+        return np.concatenate([np.full(self.size, self.count / self.size), np.zeros(self.size)])
+
+    def relax(self, state: Array, warm: Array) -> tuple[Array, Array]:
+        """Iterate a fixed number of times; the result meets Σy = n exactly and the box nearly."""
+        low, high = (state == 1).astype(float), (state != 0).astype(float)
+        project, offset = self._maps
+        x, dual = np.clip(warm[:, : self.size], low, high), warm[:, self.size :]
+        y = x
+        for _ in range(self.iterations):
+            y = (self._penalty * (x - dual) - self._slope) @ project + offset
+            ahead = OVER_RELAXATION * y + (1 - OVER_RELAXATION) * x + dual
+            x = np.clip(ahead, low, high)
+            dual = ahead - x
+        return y, np.concatenate([x, dual], axis=1)
+
+
+def rough_selection(instance: Instance, count: int) -> SelectionRelaxation:
+    """CBS-S relaxed without a split: its values at 0-1 points are right, its bounds weak."""
+    return SelectionRelaxation(instance.quadratic_form, instance.linear_form, count, np.zeros(instance.size))
+
+
+def tight_selection(instance: Instance, count: int, scale: float) -> SelectionRelaxation:
+    """CBS-S relaxed with the split of the tightest bound at the root; `scale` is the size of the costs at hand."""
+    matrix, linear = instance.quadratic_form, instance.linear_form
+    # On Σy = n, curvature along (1,…,1) does not matter: as much of it as is wanted may be added.
+    lifted = matrix + 10 * np.diag(matrix).max()
+
+    def root(shift: Array, warm: Array | None) -> Root:
+        trial = SelectionRelaxation(matrix, linear, count, shift, ROOT_ITERATIONS)
+        lower, y, warm = root_bound(trial, warm)
+        inside = np.clip(y, 0, 1)
+        open_ = (inside > EDGE) & (inside < 1 - EDGE)
+        curvature = np.zeros_like(matrix)
+        if open_.sum() > 1:
+            part = np.ix_(open_, open_)
+            lever = 0.5 - inside[open_]
+            regular = lifted[part] - np.diag(shift[open_] - 1e-9 * np.diag(matrix)[open_])
+            curvature[part] = lever[:, None] * inverse_on_plane(regular) * lever
+        return Root(lower, inside * (1 - inside) / 2, curvature, warm)
+
+    return SelectionRelaxation(matrix, linear, count, best_split(lifted, root, scale))
