@@ -1,0 +1,166 @@
+"""Killed at any moment, a run goes on to the very result it would have had."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from brainsurgeon.checkpoint import load_checkpoint
+from brainsurgeon.recipe import make_recipe
+from brainsurgeon.runs import RunError, RunFolder, execute
+from brainsurgeon.runs import execute as execute_module
+from brainsurgeon.runs import steps as steps_module
+from brainsurgeon.target import load_target
+
+TARGET = f"{Path(__file__).with_name('own_model.py')}:build"
+SETTINGS = {
+    "target": TARGET, "method": ["mp", "cbs-s", "cbs"], "sparsity": [0.5, 0.8], "num_gradients": 200, "seed": 3,
+    "loss_samples": 400, "threads": 1,
+}  # fmt: skip
+FILES = ("model.safetensors", "masks.safetensors")
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from brainsurgeon.runs import RunFolder, execute
+print("ready", flush=True)
+execute(RunFolder.open(Path(sys.argv[1])))
+"""
+
+
+def outcome(run: RunFolder) -> dict[str, bytes]:
+    """Every weight and mask of a run, byte for byte (the order of a file's notes about itself is free)."""
+    cells = run.cells()
+    assert len(cells) == len(run.recipe.methods) * len(run.recipe.sparsities)
+    return {
+        f"{cell.name}/{file}/{name}": tensor.numpy().tobytes()
+        for cell in cells
+        for file in FILES
+        for name, tensor in load_file(cell / file).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], float]:
+    """What a run gives that nobody disturbs, and how long it takes."""
+    run = RunFolder.create(make_recipe(SETTINGS), tmp_path_factory.mktemp("runs") / "whole")
+    start = time.perf_counter()
+    execute(run)
+    return outcome(run), time.perf_counter() - start
+
+
+def start(run: RunFolder) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(run.path)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    return child
+
+
+def test_a_run_killed_at_ten_random_moments_ends_bit_identical(
+    tmp_path: Path, undisturbed: tuple[dict[str, bytes], float]
+) -> None:
+    """SIGKILL, ten times, at moments spread over the run; what is on disk is always enough to go on."""
+    expected, seconds = undisturbed
+    run = RunFolder.create(make_recipe(SETTINGS), tmp_path / "killed")
+    draw = random.Random(6)
+    kills = 0
+    while kills < 10:
+        child = start(run)
+        time.sleep(draw.uniform(0.0, max(0.3, 0.5 * seconds)))
+        if child.poll() is not None:  # it was faster: begin again, so that every kill hits a run under way
+            assert outcome(run) == expected
+            run = RunFolder.create(make_recipe(SETTINGS), tmp_path / f"killed-{kills}")
+            continue
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+        kills += 1
+    execute(run)
+    assert outcome(run) == expected
+
+
+@pytest.mark.parametrize("moment", range(1, 9))
+def test_a_run_that_dies_right_after_a_step_goes_on_from_there(
+    tmp_path: Path, undisturbed: tuple[dict[str, bytes], float], monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """The moments that chance may miss: after each of the files that make up a step or a cell."""
+    run = RunFolder.create(make_recipe(SETTINGS), tmp_path / "run")
+    original, count = steps_module.save_tensors, 0
+
+    def dying(*arguments: object) -> None:
+        nonlocal count
+        original(*arguments)  # type: ignore[arg-type]
+        count += 1
+        if count == moment:
+            raise SystemExit
+
+    monkeypatch.setattr(steps_module, "save_tensors", dying)
+    with pytest.raises(SystemExit):
+        execute(run)
+    monkeypatch.undo()
+    assert any(run.steps.iterdir())
+    execute(run)
+    assert outcome(run) == undisturbed[0]
+
+
+def test_finished_steps_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CBS-S has made the mask that CBS needs: its search runs once a sparsity."""
+    from brainsurgeon.selection import RecentredSearch
+
+    searches = []
+    improve = RecentredSearch.improve
+    monkeypatch.setattr(RecentredSearch, "improve", lambda *a: searches.append(1) or improve(*a))
+    execute(RunFolder.create(make_recipe(SETTINGS), tmp_path / "run"))
+    assert len(searches) == 2
+
+
+def test_a_finished_run_is_not_touched_by_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.5}), tmp_path / "run")
+    cells = execute(run)
+    before = {path: path.stat().st_mtime_ns for path in cells[0].folder.iterdir()}
+    monkeypatch.setattr(execute_module, "load_target", None, raising=False)
+    assert execute(run) == cells
+    assert {path: path.stat().st_mtime_ns for path in cells[0].folder.iterdir()} == before
+    assert not run.steps.exists()
+
+
+def test_what_is_saved_is_what_was_pruned(tmp_path: Path) -> None:
+    """The model in the folder loads, and is zero exactly where its masks say, with the exact count."""
+    run = RunFolder.create(make_recipe({**SETTINGS, "method": "cbs", "sparsity": 0.8}), tmp_path / "run")
+    cell = execute(run)[0]
+    model = load_checkpoint(load_target(TARGET).model, cell.folder / "model.safetensors")
+    masks = load_file(cell.folder / "masks.safetensors")
+    assert sum(int(mask.sum()) for mask in masks.values()) == cell.result()["pruned"] == 288
+    for name, mask in masks.items():
+        assert torch.equal(model.get_parameter(name) == 0, mask)
+
+
+def test_a_run_does_not_go_on_with_another_model_or_other_data(tmp_path: Path) -> None:
+    run = RunFolder.create(make_recipe({**SETTINGS, "method": "cbs", "sparsity": 0.8}), tmp_path / "run")
+    run.note(model="another")
+    with pytest.raises(RunError, match="the model has other weights than when it was started"):
+        execute(run)
+    run.note(model=None)
+    run.note(examined={"loss": 1.0, "curvature": 1.0})
+    with pytest.raises(RunError, match="the data or the loss are other"):
+        execute(run)
+
+
+def test_last_digits_that_differ_are_said(tmp_path: Path) -> None:
+    run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.8}), tmp_path / "run")
+    cell = execute(run)[0]
+    loss = run.facts()["examined"]["loss"]
+    again = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.8}), tmp_path / "again")
+    again.note(examined={"loss": loss * (1 + 1e-7)})
+    assert "last digits" in execute(again)[0].result()["notes"][-1]
+    assert not cell.result()["notes"]
