@@ -15,7 +15,20 @@ from rich.console import Console
 from rich.markup import escape
 
 from brainsurgeon._version import __version__
-from brainsurgeon.cli import compare, data, demo, doctor, inspect, prune, report, reproduce, train
+from brainsurgeon.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    finetune,
+    inspect,
+    prune,
+    report,
+    reproduce,
+    train,
+)
 
 app = typer.Typer(
     name="brainsurgeon",
@@ -32,6 +45,9 @@ app.command("prune")(prune.prune)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
+app.command("evaluate")(evaluate.evaluate)
+app.command("finetune")(finetune.finetune)
+app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.add_typer(data.app, name="data")
