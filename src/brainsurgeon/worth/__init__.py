@@ -96,7 +96,7 @@ def worth(
         return Worth(parameters, parameters - pruned, dense, compressed, 0, 0, 0)
     total, sparse = count_multiply_adds(model, example, masks)
     wanted = dict.fromkeys(name for runtime in runtimes for name in (DENSE_TWIN.get(runtime, runtime), runtime))
-    latencies = tuple(measure(model, example, masks, runtime, seconds) for runtime in wanted)
+    latencies = measure(model, example, masks, tuple(wanted), seconds)
     return Worth(parameters, parameters - pruned, dense, compressed, total, sparse, _batch(example), latencies)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,46 +38,72 @@ class Latency:
         return f"{self.runtime:<16}{told:>12}" + (f"  ({self.note})" if self.note else "")
 
 
-def measure(model: nn.Module, example: Any, masks: Mapping[str, Tensor], runtime: str, seconds: float) -> Latency:
-    """Time one runtime on the example; what is not installed is said, not passed over."""
-    if runtime not in RUNTIMES:
-        raise BrainsurgeonError(f"unknown runtime {runtime!r}: give some of {', '.join(RUNTIMES)}")
+@dataclass(frozen=True)
+class _Prepared:
+    """A runtime ready to run the example, or the reason why it is not."""
+
+    runtime: str
+    run: Callable[[], Any] | None
+    sparse: bool = False
+    note: str = ""
+
+
+def measure(
+    model: nn.Module, example: Any, masks: Mapping[str, Tensor], runtimes: Sequence[str], seconds: float
+) -> tuple[Latency, ...]:
+    """Time the runtimes on the example, `seconds` each; what is not installed raises, what cannot help is said.
+
+    They run in turn, batch by batch: a machine that is busy for a while is busy for all of them.
+    """
+    for runtime in runtimes:
+        if runtime not in RUNTIMES:
+            raise BrainsurgeonError(f"unknown runtime {runtime!r}: give some of {', '.join(RUNTIMES)}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        if not {"torch", "torch-csr"}.issuperset(runtimes):
+            from brainsurgeon.export.onnx import to_onnx
+
+            to_onnx(model, example, path, dynamic_batch=False)
+        prepared = [_prepare(model, example, masks, runtime, path) for runtime in runtimes]
+        times = _medians([one.run for one in prepared if one.run is not None], seconds)
+    found = iter(times)
+    return tuple(
+        Latency(one.runtime, None if one.run is None else next(found), one.sparse, one.note) for one in prepared
+    )
+
+
+def _prepare(model: nn.Module, example: Any, masks: Mapping[str, Tensor], runtime: str, path: Path) -> _Prepared:
     if runtime == "torch":
-        return Latency(runtime, _median(_torch(model, example), seconds), note="dense kernels")
+        return _Prepared(runtime, _torch(copy.deepcopy(model), example), note="dense kernels")
     if runtime == "torch-csr":
-        return _csr(model, example, masks, seconds)
-    with _onnx_file(model, example) as path:
-        if runtime == "onnxruntime":
-            note = "dense kernels: zeros are multiplied like any number"
-            return Latency(runtime, _median(_onnxruntime(path, example), seconds), note=note)
-        sparse = runtime == "openvino-sparse"
-        rate = min(float(mask.float().mean()) for mask in masks.values()) if sparse else None
-        note = f"sparse weight decompression, {_amx()}" if sparse else "dense kernels"
-        return Latency(runtime, _median(_openvino(path, example, rate), seconds), sparse, note)
+        return _csr(model, example, masks)
+    if runtime == "onnxruntime":
+        note = "dense kernels: zeros are multiplied like any number"
+        return _Prepared(runtime, _onnxruntime(path, example), note=note)
+    if runtime == "openvino":
+        return _Prepared(runtime, _openvino(path, example, None), note="dense kernels")
+    rate = min(float(mask.float().mean()) for mask in masks.values())
+    return _Prepared(runtime, _openvino(path, example, rate), True, f"sparse weight decompression, {_amx()}")
 
 
-def _csr(model: nn.Module, example: Any, masks: Mapping[str, Tensor], seconds: float) -> Latency:
+def _csr(model: nn.Module, example: Any, masks: Mapping[str, Tensor]) -> _Prepared:
     from brainsurgeon.export.csr import to_sparse_modules
 
     sparse, changed = to_sparse_modules(model, masks)
     if not changed:
-        return Latency(
-            "torch-csr", None, True, "no pruned linear layer or 1×1 convolution: PyTorch has no kernel for others"
-        )
+        reason = "no pruned linear layer or 1×1 convolution, and PyTorch has no sparse kernel for others"
+        return _Prepared("torch-csr", None, True, reason)
     note = f"{len(changed)} of {len(masks)} pruned layers as CSR, the others dense"
-    return Latency("torch-csr", _median(_torch(sparse, example), seconds), True, note)
+    return _Prepared("torch-csr", _torch(sparse, example), True, note)
 
 
 def _torch(model: nn.Module, example: Any) -> Callable[[], Any]:
-    was_training = model.training
     model.eval()
 
     def run() -> Any:
         with torch.inference_mode():
             return call(model, example)
 
-    run()
-    model.train(was_training)
     return run
 
 
@@ -109,24 +135,18 @@ def _openvino(path: Path, example: Any, rate: float | None) -> Callable[[], Any]
     return lambda: request.infer(inputs)
 
 
-@contextmanager
-def _onnx_file(model: nn.Module, example: Any) -> Iterator[Path]:
-    from brainsurgeon.export.onnx import to_onnx
-
-    with tempfile.TemporaryDirectory() as folder:
-        yield to_onnx(model, example, Path(folder) / "model.onnx", dynamic_batch=False).path
-
-
-def _median(run: Callable[[], Any], seconds: float) -> float:
-    """Return the median time of a run in milliseconds."""
-    for _ in range(WARM_UP):
-        run()
-    times: list[float] = []
-    while len(times) < LEAST or sum(times) < seconds:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return 1000 * statistics.median(times)
+def _medians(runs: Sequence[Callable[[], Any]], seconds: float) -> list[float]:
+    """Return the median time of each run in milliseconds, taken in turn."""
+    for run in runs:
+        for _ in range(WARM_UP):
+            run()
+    times: list[list[float]] = [[] for _ in runs]
+    while runs and (len(times[0]) < LEAST or sum(map(sum, times)) < seconds * len(runs)):
+        for run, own in zip(runs, times, strict=True):
+            start = time.perf_counter()
+            run()
+            own.append(time.perf_counter() - start)
+    return [1000 * statistics.median(own) for own in times]
 
 
 def _amx() -> str:

@@ -1,0 +1,127 @@
+"""What pruning buys, network by network: bytes, multiply-adds and measured latency (python benchmarks/worth.py).
+
+Neither sizes nor times depend on the values of the weights, so the networks have random ones and need no checkpoint;
+every layer is pruned to the same sparsity by magnitude. Writes benchmarks/results/worth.json; --tables prints those of
+docs/worth.md from it.
+"""
+
+import argparse
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from brainsurgeon.mask import make_budget
+from brainsurgeon.models import build
+from brainsurgeon.reproduce.cells import versions
+from brainsurgeon.weights import find_weights
+from brainsurgeon.worth import RUNTIMES, worth
+
+SPARSITIES = (0.5, 0.8, 0.9, 0.95)
+SHAPES = {
+    "mlpnet": (1, 28, 28), "resnet20": (3, 32, 32), "mobilenet": (3, 224, 224), "linear-2048": (2048,),
+}  # fmt: skip
+TITLES = {
+    "mlpnet": "MLPNet", "resnet20": "ResNet20", "mobilenet": "MobileNetV1", "linear-2048": "2048→2048→2048, linear",
+}  # fmt: skip
+
+
+def network(name: str) -> nn.Module:
+    if name != "linear-2048":
+        return build(name).eval()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 2048)).eval()
+
+
+def pruned(name: str, sparsity: float) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    model = network(name)
+    weights = find_weights(model)
+    values = weights.flatten(model)
+    layers = [(layer.name, layer.offset, layer.size) for layer in weights.layers]
+    mask = make_budget("uniform", sparsity, layers, values.device).lowest(values.abs())
+    weights.assign(model, values.masked_fill(mask, 0))
+    return model, weights.unflatten(mask)
+
+
+def cell(name: str, sparsity: float, batch: int, seconds: float) -> dict[str, Any]:
+    model, masks = pruned(name, sparsity)
+    example = torch.randn(batch, *SHAPES[name], generator=torch.Generator().manual_seed(0))
+    found = worth(model, example, masks, RUNTIMES, seconds)
+    size = sum(mask.numel() for mask in masks.values())
+    gone = sum(int(mask.sum()) for mask in masks.values())
+    others = sum(v.numel() * v.element_size() for n, v in model.state_dict().items() if n not in masks)
+    ideal = size / 8 + 4 * (size - gone) + others
+    return {
+        "network": name, "sparsity": sparsity, "batch": batch, **found.to_dict(),
+        "bytes_ideal": ideal, "compressed_to_ideal": found.bytes_compressed / ideal,
+        "speed_up": {runtime: found.speed_up(runtime) for runtime in ("torch-csr", "openvino-sparse")},
+        "verdicts": found.verdicts(),
+    }  # fmt: skip
+
+
+def tables(cells: list[dict[str, Any]]) -> str:
+    lines = [
+        "| network | sparsity | bytes dense | compressed | of bits + values | multiply-adds | not with a zero |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {TITLES[c['network']]} | {c['sparsity']} | {c['bytes_dense']:,} | {c['bytes_compressed']:,} | "
+        f"{c['compressed_to_ideal']:.2f} × | {c['multiply_adds']:,} | {c['multiply_adds_sparse']:,} |"
+        for c in cells
+        if c["batch"] == 1
+    ]
+    lines += [
+        "", "Milliseconds a batch; in brackets a sparse runtime's speed over its dense twin's, bold from 1.05 on:", "",
+        "| network | batch | sparsity | torch | torch CSR | onnxruntime | OpenVINO | OpenVINO, sparse weights on |",
+        "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for c in cells:
+        times = {latency["runtime"]: latency["milliseconds"] for latency in c["latencies"]}
+        shown = [f"{times[name]:.3g}{gain(c, name)}" if times[name] else "–" for name in RUNTIMES]
+        lines.append(f"| {TITLES[c['network']]} | {c['batch']} | {c['sparsity']} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def gain(found: dict[str, Any], runtime: str) -> str:
+    value = found["speed_up"].get(runtime)
+    if value is None:
+        return ""
+    return f" (**{value:.2f}**)" if value >= 1.05 else f" ({value:.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", default=list(SHAPES), choices=SHAPES)
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 16])
+    parser.add_argument("--seconds", type=float, default=0.4)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "worth.json")
+    parser.add_argument("--tables", action="store_true", help="only print the tables of what is recorded")
+    given = parser.parse_args()
+    if not given.tables:
+        cells = []
+        for name in given.networks:
+            for batch in given.batches:
+                for sparsity in SPARSITIES:
+                    cells.append(cell(name, sparsity, batch, given.seconds))
+                    print(name, batch, sparsity, cells[-1]["speed_up"], flush=True)
+        record = {
+            "command": "python benchmarks/worth.py", "processor": processor(),
+            "versions": versions(torch.device("cpu")), "cells": cells,
+        }  # fmt: skip
+        given.output.write_text(json.dumps(record, indent=1) + "\n")
+    print(tables(json.loads(given.output.read_text())["cells"]))
+
+
+def processor() -> str:
+    names = [
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    return names[0] if names else platform.processor()
+
+
+if __name__ == "__main__":
+    main()
