@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -62,21 +65,25 @@ def memory_needs(weights: PrunableWeights, model_bytes: int, settings: Settings)
 
 def check_memory(weights: PrunableWeights, model_bytes: int, settings: Settings, device: torch.device) -> None:
     """Refuse what the device cannot hold, with the settings that would fit."""
-    needs, free = memory_needs(weights, model_bytes, settings), available_bytes(device)
-    if free is None or sum(needs.values()) <= free:
+    free = available_bytes(device)
+
+    def needed(**changes: Any) -> int:
+        return sum(memory_needs(weights, model_bytes, replace(settings, **changes)).values())
+
+    if free is None or needed() <= free:
         return
-    rest = sum(needs.values()) - needs["gradients"]
-    fitting = int((free - rest) / (weights.size * settings.dtype.itemsize))
+    fitting = bisect.bisect_right(range(1, settings.num_gradients), free, key=lambda rows: needed(num_gradients=rows))
     remedies = []
-    if fitting >= 1:
+    if fitting:
         remedies.append(f"num_gradients={fitting} or fewer (means over more samples with gradient_batch)")
-    if settings.dtype.itemsize > 2 and rest + needs["gradients"] * 2 / settings.dtype.itemsize <= free:
+    if settings.dtype.itemsize > 2 and needed(dtype=torch.bfloat16) <= free:
         remedies.append("dtype=bfloat16")
     remedies.append("fewer layers (include, exclude)")
+    gradients = settings.num_gradients * weights.size * settings.dtype.itemsize
     raise DoesNotFitError(
-        f"this run needs about {sum(needs.values()) / GIB:.1f} GiB ({needs['gradients'] / GIB:.1f} of them for "
-        f"{settings.num_gradients} gradients of {weights.size} weights), and {free / GIB:.1f} GiB are free on "
-        f"{device}. What would fit: {'; or '.join(remedies)}"
+        f"this run needs about {needed() / GIB:.1f} GiB ({gradients / GIB:.1f} of them for {settings.num_gradients} "
+        f"gradients of {weights.size} weights), and {free / GIB:.1f} GiB are free on {device}. "
+        f"What would fit: {'; or '.join(remedies)}"
     )
 
 
