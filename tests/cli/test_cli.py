@@ -13,7 +13,6 @@ from brainsurgeon import data as data_module
 from brainsurgeon.cli import main
 from brainsurgeon.data import ImageData
 
-
 COMMANDS = ("prune", "compare", "inspect", "report", "doctor", "demo", "data fetch", "train", "reproduce")
 
 

@@ -48,13 +48,13 @@ def compare(
     from brainsurgeon.cli.run import carry_out, start
     from brainsurgeon.cli.show import show_comparison
 
-    defaults = {} if recipe else {"method": list(METHODS), "sparsity": list(SPARSITIES)}
+    defaults = {} if recipe or resume else {"method": list(METHODS), "sparsity": list(SPARSITIES)}
     given = {
         "target": target, "sparsity": sparsities or defaults.get("sparsity"),
         "method": methods or defaults.get("method"), "checkpoint": checkpoint, "include": include,
         "exclude": exclude, "budget": budget, "num_gradients": num_gradients, "blocks": blocks, "damping": damping,
         "dtype": dtype, "device": device, "seed": seed,
     }  # fmt: skip
-    full = None if resume else o.gather(recipe, settings, given)
+    full = o.gather_new(resume, output, recipe, settings, given)
     run = start("compare", full, output, resume)
     show_comparison(run, carry_out(run, "compare", track, quiet))

@@ -100,6 +100,19 @@ TrackOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no log lines.", rich_help_panel=RUN)]
 
 
+def gather_new(
+    resume: Path | None, output: Path | None, recipe: Path | None, settings: list[str] | None, given: dict[str, Any]
+) -> "Recipe | None":
+    """Make the recipe of a new run; None for one that is resumed, which has its own and takes no other."""
+    if resume is None:
+        return gather(recipe, settings, given)
+    others = {**given, "recipe": recipe, "set": settings, "output": output}
+    if wrong := [key for key, value in others.items() if value not in (None, [], ())]:
+        name = "the target" if wrong[0] == "target" else f"--{wrong[0].replace('_', '-')}"
+        raise typer.BadParameter(f"a resumed run takes everything from its own recipe: leave out {name}")
+    return None
+
+
 def gather(recipe: Path | None, settings: list[str] | None, given: dict[str, Any]) -> "Recipe":
     """Make a recipe of a file, of options (those that were given), and of KEY=VALUE pairs."""
     from brainsurgeon.recipe import KEYS, make_recipe, read_recipe, read_value, with_absolute_paths

@@ -46,7 +46,7 @@ def prune(
         "exclude": exclude, "budget": budget, "num_gradients": num_gradients, "blocks": blocks, "damping": damping,
         "dtype": dtype, "device": device, "seed": seed,
     }  # fmt: skip
-    full = None if resume else o.gather(recipe, settings, given)
+    full = o.gather_new(resume, output, recipe, settings, given)
     if full is not None and len(full.methods) * len(full.sparsities) > 1:
         raise typer.BadParameter("this recipe has several methods or sparsities: use `brainsurgeon compare`")
     run = start("prune", full, output, resume)

@@ -1,0 +1,171 @@
+"""prune, compare, inspect, report and doctor, from the command line on a model of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from brainsurgeon.cli import main
+
+MODEL = Path(__file__).parent.parent / "runs" / "own_model.py"
+TARGET = f"{MODEL}:build"
+QUICK = ["-k", "60", "--set", "loss_samples=200", "--seed", "1", "--quiet"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_prune_leaves_everything_in_one_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prune", TARGET, "-s", "0.8", "-o", "run", *QUICK]) == 0
+    out = capsys.readouterr().out
+    assert "288 of 360 weights pruned" in out
+    assert "accuracy:" in out
+    names = {path.relative_to("run").as_posix() for path in Path("run").rglob("*") if path.is_file()}
+    assert {"recipe.yaml", "run.json", "log.txt", "report.html", "result/model.safetensors", "result/masks.safetensors",
+            "result/result.json"} <= names  # fmt: skip
+    assert "done" in Path("run/log.txt").read_text()
+
+
+def test_the_recipe_that_is_written_back_makes_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text(
+        yaml.safe_dump({"target": TARGET, "arguments": {"hidden": 10}, "sparsity": 0.7, "num_gradients": 40})
+    )
+    assert main(["prune", "-r", "mine.yaml", "--method", "wf", "--set", "loss_samples=100", "-o", "a", "-q"]) == 0
+    assert main(["prune", "-r", "a/recipe.yaml", "-o", "b", "-q"]) == 0
+    first, second = (json.loads(Path(folder, "result/result.json").read_text()) for folder in "ab")
+    for record in (first, second):
+        record.pop("seconds")
+    assert first == second
+    assert first["size"] == 150
+    written = yaml.safe_load(Path("a/recipe.yaml").read_text())
+    assert (written["method"], written["loss_samples"], written["damping"]) == ("wf", 100, 1e-4)
+
+
+def test_compare_shows_one_table_and_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compare", TARGET, "-m", "mp", "-m", "cbs", "-s", "0.5", "-s", "0.8", "-o", "cmp", *QUICK]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "4 pruned models" in out
+    assert sorted(path.name for path in Path("cmp/cells").iterdir()) == ["cbs@0.5", "cbs@0.8", "mp@0.5", "mp@0.8"]
+    assert main(["compare", "--resume", "cmp", "-q"]) == 0
+    assert capsys.readouterr().out == out
+    assert main(arguments) == 1
+    assert "--resume cmp" in capsys.readouterr().err
+
+
+def test_report_writes_pictures_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("PIL")
+    main(["prune", TARGET, "-m", "mp", "-o", "one", *QUICK])
+    main(["prune", TARGET, "-m", "wf", "-o", "two", *QUICK])
+    assert main(["report", "one", "two", "-o", "both"]) == 0
+    assert Path("both/report.html").is_file()
+    found = {path.suffix for path in Path("both").rglob("*")}
+    assert {".svg", ".png", ".csv", ".md", ".tex"} <= found
+    assert main(["report", "nowhere"]) == 1
+    assert "neither the folder of a run" in capsys.readouterr().err
+
+
+def test_inspect_says_what_would_happen_and_does_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["inspect", TARGET, "-s", "0.8", "-k", "50"]) == 0
+    out = capsys.readouterr().out
+    assert "288 of 360 weights" in out
+    assert "left alone" in out  # the biases
+    assert "gradients" in out.partition("Time")[2]
+    assert not list(Path.cwd().iterdir())
+    monkeypatch.setattr("brainsurgeon.memory.available_bytes", lambda device: 1000)
+    monkeypatch.setattr("brainsurgeon.inspection.available_bytes", lambda device: 1000)
+    assert main(["inspect", TARGET, "--no-time"]) == 3
+    assert "What would fit" in capsys.readouterr().err
+    assert main(["prune", TARGET, "-o", "run"]) == 3
+
+
+def test_doctor_names_what_is_there_and_what_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for word in ("torch", "cpu", "threads", "highspy", "mnist", "GiB free"):
+        assert word in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["prune"], 2, "which model?"),
+        (["prune", TARGET, "--set", "damping"], 2, "KEY=VALUE"),
+        (["prune", TARGET, "--set", "num_draw=3"], 1, "num_draws"),
+        (["prune", "nothing.py:build"], 1, "there is no file"),
+        (["prune", TARGET, "-m", "cbz"], 1, "unknown method 'cbz'"),
+        (["prune", TARGET, "-s", "1.5"], 1, "should be less than 1"),
+        (["prune", "--resume", "nowhere"], 1, "not the folder of a run"),
+        (["prune", "--resume", "x", "-s", "0.5"], 2, "leave out --sparsity"),
+        (["compare", "--resume", "x", "-m", "mp"], 2, "leave out --method"),
+        (["prune", TARGET, "--track", "paper", "-o", "x"], 1, "the trackers are: tensorboard"),
+        (["prune", TARGET, "--checkpoint", "missing.safetensors", "-o", "x"], 1, "no checkpoint"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_a_status(
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == status
+    err = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_recipe_for_several_cells_is_not_pruned_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text(f"target: {TARGET}\nsparsity: [0.5, 0.9]\n")
+    assert main(["prune", "-r", "mine.yaml"]) == 2
+    assert "compare" in capsys.readouterr().err
+
+
+def test_log_lines_take_the_place_of_bars(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prune", TARGET, "-o", "run", *QUICK[:-1]]) == 0
+    err = capsys.readouterr().err
+    assert "gradients: 60 of 60" in err
+    assert "\x1b" not in err
+    assert "gradients: 60 of 60" in Path("run/log.txt").read_text()
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of very many draws: status 130, the way on, and a run that a resume would take up."""
+    many = ["--set", "num_draws=1000000", "-m", "rmp"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "brainsurgeon", "prune", TARGET, "-o", "run", *many],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert child.stderr is not None
+    for line in child.stderr:
+        if "draws" in line:
+            break
+    child.send_signal(signal.SIGINT)
+    rest = child.stderr.read()
+    assert child.wait() == 130
+    assert "Go on with: brainsurgeon prune --resume run" in rest
+    assert "Traceback" not in rest
+    assert "stopped: KeyboardInterrupt" in Path("run/log.txt").read_text()
+
+
+def test_completion_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "--install-completion" in capsys.readouterr().out
+
+
+def test_starting_takes_well_under_a_second() -> None:
+    """The best of three, so that a busy machine does not decide."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "brainsurgeon", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1.0
