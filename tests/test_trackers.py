@@ -126,3 +126,12 @@ def test_a_missing_package_is_named_with_its_extra(
 def test_an_unknown_tracker_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BrainsurgeonError, match="the trackers are"), track(["paper"], tmp_path, {}):
         pass
+
+
+def test_a_tracker_that_cannot_start_is_the_users_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise RuntimeError("not logged in")
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=refuse))
+    with pytest.raises(BrainsurgeonError, match="opened: not logged in"), track(["wandb"], tmp_path, {}):
+        pass

@@ -66,7 +66,16 @@ def track(names: list[str], folder: Path, settings: Mapping[str, Any]) -> Iterat
         if name not in TRACKERS:
             raise BrainsurgeonError(f"unknown tracker {name!r}; the trackers are: {', '.join(TRACKERS)}")
     with ExitStack() as stack:
-        yield [stack.enter_context(TRACKERS[name](folder, settings)) for name in names]
+        yield [_opened(stack, name, folder, settings) for name in names]
+
+
+def _opened(stack: ExitStack, name: str, folder: Path, settings: Mapping[str, Any]) -> Callback:
+    try:
+        return stack.enter_context(TRACKERS[name](folder, settings))
+    except BrainsurgeonError:
+        raise
+    except Exception as error:  # each package has its own kinds: not logged in, no such server, …
+        raise BrainsurgeonError(f"{name} could not be opened: {error}") from error
 
 
 @contextmanager
