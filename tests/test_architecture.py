@@ -16,7 +16,7 @@ FILES = {
 ENGINE = [
     name
     for name in FILES
-    if name.split("/")[0] in {"curvature", "selection", "update"}
+    if name.split("/")[0] in {"curvature", "selection", "update", "exact"}
     or name in {"quadratic.py", "problem.py", "mask.py"}
 ]
 OUTSIDE = {

@@ -34,8 +34,8 @@ class Certified:
         """Return the outcome in a sentence."""
         proof = "proven optimal" if self.status == "optimal" else f"stopped by {self.status}, gap {self.gap:.2%}"
         return (
-            f"{self.formulation}: {int(self.pruned.sum())} of {self.pruned.numel()} weights pruned at a {self.cost} cost "
-            f"of {self.objective:.6g} (lower bound {self.lower_bound:.6g}; {proof}; {self.seconds:.2f} s)"
+            f"{self.formulation}: {int(self.pruned.sum())} of {self.pruned.numel()} weights pruned, {self.cost} cost "
+            f"{self.objective:.6g} (lower bound {self.lower_bound:.6g}; {proof}; {self.seconds:.2f} s)"
         )
 
 
