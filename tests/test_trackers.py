@@ -25,6 +25,7 @@ EVENTS = [
     Event("search", 1, 2, {"cost": 0.5, "swaps": 3}, "cbs@0.9"),
     Event("search", 2, 2, {"cost": 0.25, "swaps": 1}, "cbs@0.9"),
     Event("search", 1, 2, {"cost": 0.125, "swaps": 1}, "cbs@0.9"),
+    Event("stages", 1, 2, {"curvature": "gram"}),  # type: ignore[dict-item]
 ]
 
 
@@ -32,6 +33,8 @@ def test_a_line_says_stage_share_values_and_time_left() -> None:
     assert line(EVENTS[0], 5.0) == "gradients: 10 of 20 (2/s, 5 s left)"
     assert line(EVENTS[2]) == "cbs@0.9 search: 1 of 2: cost 0.5, swaps 3"
     assert line(Event("download", 3)) == "download: 3"
+    words = {"pruned": 12000, "curvature": "gram"}
+    assert line(Event("stages", 1, 30, words)) == "stages: 1 of 30: pruned 12,000, curvature gram"  # type: ignore[arg-type]
 
 
 def test_lines_come_at_the_beginning_at_the_end_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,11 +65,17 @@ def _batches(data: Any, device: torch.device) -> Iterator[Batch]:
 
 def _classified(loss: LossLike, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor] | None:
     """Return the loss of a classifier and which of its answers are right; None where this is not classification."""
-    if loss not in CLASSIFIES or not isinstance(batch, list | tuple) or len(batch) != 2:
+    if loss == "model" and isinstance(batch, Mapping) and "labels" in batch:  # as Hugging Face's models have it
+        output = call(model, batch)
+        answers, targets, value = getattr(output, "logits", None), batch["labels"], getattr(output, "loss", None)
+        if targets.dim() != 1:  # a language model's answers belong to the tokens after them
+            return None
+    elif loss in CLASSIFIES and isinstance(batch, list | tuple) and len(batch) == 2:
+        targets, value = batch[1], None
+        answers = call(model, batch[0])
+    else:
         return None
-    inputs, targets = batch
-    outputs = call(model, inputs)
-    if not isinstance(targets, Tensor) or targets.is_floating_point() or outputs.dim() != targets.dim() + 1:
+    if not isinstance(answers, Tensor) or targets.is_floating_point() or answers.dim() != targets.dim() + 1:
         return None
-    counted = targets != IGNORED
-    return LOSSES[loss](outputs, targets), (outputs.argmax(1) == targets)[counted]
+    value = LOSSES[str(loss)](answers, targets) if value is None else value
+    return value, (answers.argmax(1) == targets)[targets != IGNORED]

@@ -42,11 +42,15 @@ def line(event: Event, seconds: float = 0.0) -> str:
     """Return an event as a line of text, with the time left where it can be told."""
     name = f"{event.label} {event.stage}".strip()
     share = f"{event.done:,}" + (f" of {event.total:,}" if event.total is not None else "")
-    values = ", ".join(f"{key} {value:.4g}" for key, value in event.values.items())
+    values = ", ".join(f"{key} {_shown(value)}" for key, value in event.values.items())
     left = ""
     if seconds >= 1 and event.total and 0 < event.done < event.total:
         left = f" ({event.done / seconds:.3g}/s, {seconds * (event.total - event.done) / event.done:.0f} s left)"
     return f"{name}: {share}{left}" + (f": {values}" if values else "")
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def combined(*callbacks: Callback) -> Callback:
@@ -118,7 +122,8 @@ def _numbered(log: Callable[[str, float, int], None]) -> Callback:
     steps: dict[str, int] = {}
 
     def tell(event: Event) -> None:
-        for key, value in event.values.items():
+        numbers = {key: value for key, value in event.values.items() if isinstance(value, int | float)}
+        for key, value in numbers.items():
             name = "/".join(part for part in (event.label, event.stage, key) if part)
             steps[name] = steps.get(name, 0) + 1
             log(name, float(value), steps[name])

@@ -59,7 +59,8 @@ def inspect(
 
 
 def _layers(found: "Inspection") -> Table:
-    table = Table("parameter")
+    table = Table()
+    table.add_column("parameter", overflow="fold")
     for name in ("shape", "weights", "pruned by magnitude", "sparsity"):
         table.add_column(name, justify="right")
     for layer in found.layers:
@@ -78,7 +79,11 @@ def _say_needs(console: Console, found: "Inspection") -> None:
     console.print(f"Memory: about [bold]{_size(total)}[/] ({parts}); free: {free}.", highlight=False, soft_wrap=True)
     if found.seconds:
         parts = ", ".join(f"{name} {_time(value)}" for name, value in found.seconds.items())
-        console.print(f"Time, measured on a few samples here: [bold]{parts}[/].", highlight=False, soft_wrap=True)
+        whole = _time(sum(found.seconds.values()))
+        console.print(
+            f"Time: very roughly [bold]{whole}[/], from a few samples timed here ({parts}).",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
 
 
 def _size(number: float) -> str:
@@ -91,5 +96,5 @@ def _size(number: float) -> str:
 
 def _time(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.2g} s"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -59,7 +59,8 @@ def report(folder: Path, console: Console) -> None:
 
 def as_rich(table: "Words") -> Table:
     """Return a table as the terminal shows it."""
-    shown = Table(*table.head[:1])
+    shown = Table()
+    shown.add_column(table.head[0], overflow="fold")
     for name in table.head[1:]:
         shown.add_column(name, justify="right")
     for number, row in enumerate(table.rows):
