@@ -215,6 +215,30 @@ def test_a_kept_weight_that_happens_to_be_zero_is_free_where_masks_are_given() -
     assert parameter[spot] != 0
 
 
+def test_a_model_that_moves_to_another_type_keeps_its_zeros() -> None:
+    model, masks = pruned_model(CASES["linear"])
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, weight_decay=0.1)
+    frozen = freeze_zeros(model, optimizer)
+    for dtype in (torch.float64, torch.bfloat16, torch.float32):
+        model.to(dtype)
+        optimizer.zero_grad()
+        model(CASES["linear"].data()[0].to(dtype)).float().square().mean().backward()
+        optimizer.step()
+        assert frozen.count() == sum(int(mask.sum()) for mask in masks.values())
+
+
+def test_what_a_step_makes_of_them_does_not_matter() -> None:
+    """Not a number, infinite or negative zero: it becomes +0, bit for bit, and the kept weights keep every bit."""
+    model = nn.Linear(4, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    mask = torch.tensor([[True, True, True, False]])
+    freeze_zeros(model, optimizer, {"weight": mask})
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[float("nan"), float("inf"), -0.0, -3.5]]))
+    optimizer.step()
+    assert model.weight.detach().view(torch.int32).tolist() == [[0, 0, 0, torch.tensor(-3.5).view(torch.int32).item()]]
+
+
 def test_bad_calls_are_answered_in_words() -> None:
     model, masks = pruned_model(CASES["linear"])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -1,0 +1,69 @@
+"""What `freeze_zeros` costs: a training step with it and without, timed in turn (python benchmarks/freeze.py)."""
+
+import copy
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from brainsurgeon import freeze_zeros
+from brainsurgeon.models import build
+from brainsurgeon.reproduce.cells import versions
+from brainsurgeon.weights import find_weights
+from brainsurgeon.zeros import set_zeros
+
+SHAPES = {"mlpnet": (1, 28, 28), "resnet20": (3, 32, 32), "mobilenet-0.75": (3, 96, 96)}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9, weight_decay=1e-4),
+    "adamw": lambda p: torch.optim.AdamW(p, 1e-3),
+}
+
+
+def stepper(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor) -> Callable[[], None]:
+    targets = torch.zeros(len(inputs), dtype=torch.long)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+
+    return step
+
+
+def cell(name: str, kind: str, batch: int, seconds: float) -> dict[str, object]:
+    generator = torch.Generator().manual_seed(0)
+    plain = build(name)
+    set_zeros(plain, {la.name: torch.rand(la.shape, generator=generator) < 0.9 for la in find_weights(plain).layers})
+    frozen = copy.deepcopy(plain)
+    inputs = torch.randn(batch, *SHAPES[name], generator=generator)
+    optimizers = [OPTIMIZERS[kind](model.parameters()) for model in (plain, frozen)]
+    hold = freeze_zeros(frozen, optimizers[1])
+    steps = [stepper(model, optimizer, inputs) for model, optimizer in zip((plain, frozen), optimizers, strict=True)]
+    times: list[list[float]] = [[], []]
+    while sum(map(sum, times)) < seconds or len(times[0]) < 5:
+        for step, own in zip(steps, times, strict=True):
+            start = time.perf_counter()
+            step()
+            own.append(time.perf_counter() - start)
+    hold.count()
+    without, with_it = (1000 * statistics.quantiles(own, n=10)[0] for own in times)  # the least disturbed tenth
+    return {
+        "network": name, "optimizer": kind, "batch": batch, "without_ms": without, "with_ms": with_it,
+        "extra": with_it / without - 1,
+    }  # fmt: skip
+
+
+def main() -> None:
+    cells = [cell(name, kind, 64, 12.0) for name in SHAPES for kind in OPTIMIZERS]
+    for found in cells:
+        print(found)
+    record = {"command": "python benchmarks/freeze.py", "versions": versions(torch.device("cpu")), "cells": cells}
+    (Path(__file__).parent / "results" / "freeze.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
