@@ -102,12 +102,14 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true", help="only print the tables of what is recorded")
     given = parser.parse_args()
     if not given.tables:
-        cells = []
+        old = json.loads(given.output.read_text())["cells"] if given.output.exists() else []
+        found = {(c["network"], c["batch"], c["sparsity"]): c for c in old}
         for name in given.networks:
             for batch in given.batches:
                 for sparsity in SPARSITIES:
-                    cells.append(cell(name, sparsity, batch, given.seconds))
-                    print(name, batch, sparsity, cells[-1]["speed_up"], flush=True)
+                    found[name, batch, sparsity] = cell(name, sparsity, batch, given.seconds)
+                    print(name, batch, sparsity, found[name, batch, sparsity]["speed_up"], flush=True)
+        cells = sorted(found.values(), key=lambda c: (list(SHAPES).index(c["network"]), c["batch"], c["sparsity"]))
         record = {
             "command": "python benchmarks/worth.py", "processor": processor(),
             "versions": versions(torch.device("cpu")), "cells": cells,

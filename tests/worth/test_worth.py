@@ -72,13 +72,17 @@ def test_the_verdict_is_plain() -> None:
     assert "torch-csr: no speed-up: 0.50 times" in told(dense, Latency("torch-csr", 4.0, sparse=True))
     assert "no speed-up: 1.03 times" in told(dense, Latency("torch-csr", 1.95, sparse=True))
     assert "no sparse runtime was measured" in told(dense, Latency("torch-csr", None, sparse=True))
+    three = told(dense, Latency("torch-csr", 1.0, sparse=True), Latency("onnxruntime", 0.5))
+    assert "a speed-up: 2.00 times" in three
+    assert "the fastest of all is dense: onnxruntime with 0.5 ms" in three
+    assert "fastest of all" not in told(dense, Latency("torch-csr", 1.0, sparse=True))
     assert "openvino-sparse: no speed-up: 1.00 times the speed of openvino" in told(
         dense, Latency("openvino", 1.0), Latency("openvino-sparse", 1.0, sparse=True)
     )
 
 
-def test_each_median_is_of_its_own_run() -> None:
-    short, long = latency_module._medians([lambda: time.sleep(0.002), lambda: time.sleep(0.02)], 0.01)
+def test_each_time_is_of_its_own_run() -> None:
+    short, long = latency_module._times([lambda: time.sleep(0.002), lambda: time.sleep(0.02)], 0.01)
     assert 2 <= short < long
     assert long >= 20
 

@@ -61,7 +61,11 @@ class Worth:
                 what = "a speed-up" if gain >= GAIN else "no speed-up"
                 twin = DENSE_TWIN[latency.runtime]
                 verdicts.append(f"{latency.runtime}: {what}: {gain:.2f} times the speed of {twin} with dense weights")
-        if self.latencies and not any(latency.sparse and latency.milliseconds for latency in self.latencies):
+        measured = [latency for latency in self.latencies if latency.milliseconds is not None]
+        fastest = min(measured, key=lambda latency: latency.milliseconds or 0, default=None)
+        if fastest is not None and not fastest.sparse and any(latency.sparse for latency in measured):
+            verdicts.append(f"the fastest of all is dense: {fastest.runtime} with {fastest.milliseconds:.3g} ms")
+        if measured and not any(latency.sparse for latency in measured):
             verdicts.append("no sparse runtime was measured: dense kernels multiply by zeros as by any other number")
         return verdicts
 
