@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ def prune(
     update_scale: float | str | None = None,
     seed: int = 0,
     in_place: bool = False,
+    certifiable: bool = False,
     progress: bool | None = None,
     callback: Callback | None = None,
     include: Rule = None,
@@ -61,6 +63,7 @@ def prune(
         update_scale: the part of the update that is taken: a number, or "auto" (chosen on the sample loss).
         seed: of all random draws: samples, buckets.
         in_place: change the model itself.
+        certifiable: keep the gradients with the result, for `result.certify()`.
         progress: show bars; by default where there is a terminal.
         callback: called with an `Event` as the work goes on.
         include: names, glob patterns or module types to prune (default: all weights of two dimensions or more).
@@ -82,6 +85,9 @@ def prune(
     )
     surgery = Surgery(
         model, data, loss, settings_of_examination,
-        curvature=chosen.uses_curvature, progress=progress, callback=callback,
+        curvature=chosen.uses_curvature or certifiable, progress=progress, callback=callback,
     )  # fmt: skip
-    return surgery.prune(sparsity, chosen, budget=budget, in_place=in_place)
+    result = surgery.prune(sparsity, chosen, budget=budget, in_place=in_place)
+    if certifiable and result.examined is not None:
+        return dataclasses.replace(result, examined=result.examined.held())
+    return result

@@ -6,11 +6,17 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
+from .errors import BrainsurgeonError
 from .events import Event
+from .examined import Examined
+
+if TYPE_CHECKING:
+    from .exact.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class PruningResult:
     settings: dict[str, Any]
     notes: tuple[str, ...] = ()
     trace: tuple[Event, ...] = field(default=(), repr=False)
+    examined: Examined | None = field(default=None, repr=False, compare=False)
 
     @property
     def pruned(self) -> int:
@@ -95,6 +102,24 @@ class PruningResult:
     def to_json(self) -> str:
         """Return the record as JSON."""
         return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
+
+    def certify(self, time_limit: float = 60.0) -> Certificate:
+        """Bound the CBS-S cost of every mask with the same counts from below: how far from optimal is this one?
+
+        The quadratic model must still be there: hold on to the `Surgery` that made this result, or ask for it with
+        `prune(…, certifiable=True)`. A result by itself does not keep the gradients in memory.
+        """
+        from .exact.certificate import certify
+
+        quadratic = None if self.examined is None else self.examined.quadratic()
+        if self.examined is None or quadratic is None:
+            raise BrainsurgeonError(
+                "the gradients of this result are gone, or it had none: keep the Surgery that makes it "
+                "(surgery = brainsurgeon.Surgery(model, data); surgery.prune(0.9).certify()), or call "
+                "brainsurgeon.prune(…, certifiable=True)"
+            )
+        pruned = torch.cat([mask.reshape(-1) for mask in self.masks.values()]).to(quadratic.weights.device)
+        return certify(quadratic, self.examined.budget, pruned, time_limit)
 
     def save(self, folder: str | Path, compressed: bool = False) -> Path:
         """Write the model, its masks and result.json into a new or empty folder.

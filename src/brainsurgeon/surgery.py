@@ -15,6 +15,7 @@ from .clock import Clock
 from .curvature import Fisher
 from .errors import BrainsurgeonError
 from .events import Callback, Event, silent
+from .examined import Examined
 from .gradients import collect_gradients
 from .loss import BatchLoss, LossLike, check_loss
 from .mask import make_budget
@@ -136,6 +137,7 @@ class Surgery:
             settings={**record, "seed": seed, "budget": budget, "method": chosen.describe()},
             notes=tuple(dict.fromkeys(self.notes + (self.quadratic.notes if self.quadratic else []))),
             trace=tuple(trace),
+            examined=Examined.weakly(counts, self.quadratic),
         )
 
     def _judge(self, pruned: Tensor, delta: Tensor, new: Tensor) -> tuple[float, float, float | None]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .instance import Array, Instance
+from .instance import Array
 from .split import Root, best_split, inverse_on_plane
 from .tangent import root_bound
 
@@ -77,14 +77,13 @@ class SelectionRelaxation:
         return y, np.concatenate([x, dual], axis=1)
 
 
-def rough_selection(instance: Instance, count: int) -> SelectionRelaxation:
-    """CBS-S relaxed without a split: its values at 0-1 points are right, its bounds weak."""
-    return SelectionRelaxation(instance.quadratic_form, instance.linear_form, count, np.zeros(instance.size))
+def rough_selection(matrix: Array, linear: Array, count: int) -> SelectionRelaxation:
+    """Relax ½yᵀMy + cᵀy without a split: its values are right, its bounds weak."""
+    return SelectionRelaxation(matrix, linear, count, np.zeros(linear.size))
 
 
-def tight_selection(instance: Instance, count: int, scale: float) -> SelectionRelaxation:
-    """CBS-S relaxed with the split of the tightest bound at the root; `scale` is the size of the costs at hand."""
-    matrix, linear = instance.quadratic_form, instance.linear_form
+def tight_selection(matrix: Array, linear: Array, count: int, scale: float) -> SelectionRelaxation:
+    """Relax ½yᵀMy + cᵀy with the split of the tightest bound at the root; `scale` is the gap that there is to close."""
     # On Σy = n, curvature along (1,…,1) does not matter: as much of it as is wanted may be added.
     lifted = matrix + 10 * np.diag(matrix).max()
 

@@ -21,13 +21,13 @@ from .incumbent import lowest, rounded, swap_descent
 from .instance import Array, Instance, as_instance
 from .joint_relaxation import rough_joint, tight_joint
 from .scip import dense_selection, joint_program, lifted_selection
-from .selection_relaxation import rough_selection, tight_selection
+from .quadratic_program import minimise
+from .selection_relaxation import rough_selection
 
 
 def branch_selection(instance: Instance, count: int, start: Array, deadline: float) -> Outcome:
     """CBS-S by branch and bound."""
-    relaxation = tight_selection(instance, count, abs(instance.selection_cost(start)))
-    return branch_and_bound(relaxation, rounded(relaxation, start), deadline)
+    return minimise(instance.quadratic_form, instance.linear_form, start, deadline)
 
 
 def branch_joint(instance: Instance, count: int, start: Array, deadline: float) -> Outcome:
@@ -95,7 +95,7 @@ def solve(
 def starting_set(instance: Instance, count: int, cost: str, given: Array | None = None) -> Array:
     """Return the best of magnitude, the single weights' costs and what was given, each improved by swaps."""
     selection = cost == "selection"
-    relaxation = rough_selection(instance, count) if selection else rough_joint(instance, count)
+    relaxation = rough_selection(instance.quadratic_form, instance.linear_form, count) if selection else rough_joint(instance, count)
     single = np.diag(instance.quadratic_form) if selection else instance.centre**2 / instance.inverse_diagonal
     starts = [lowest(np.abs(instance.weights), count), lowest(single, count)]
     starts += [] if given is None else [given]

@@ -1,0 +1,18 @@
+"""The 0-1 quadratic program behind CBS-S: min ½yᵀMy + cᵀy with Σy = n, M positive semidefinite."""
+
+from __future__ import annotations
+
+from .branch import Outcome, branch_and_bound
+from .incumbent import rounded
+from .instance import Array
+from .selection_relaxation import rough_selection, tight_selection
+from .tangent import root_bound
+
+
+def minimise(matrix: Array, linear: Array, start: Array, deadline: float, max_nodes: int | None = None) -> Outcome:
+    """Solve it by branch and bound from a start, whose count n is kept."""
+    count = int(start.sum())
+    rough = rough_selection(matrix, linear, count)
+    value = float(rough.tangent(start[None].astype(float))[0][0])
+    relaxation = tight_selection(matrix, linear, count, value - root_bound(rough)[0])
+    return branch_and_bound(relaxation, rounded(relaxation, start), deadline, max_nodes)
