@@ -1,0 +1,112 @@
+"""Write the tables of measured figures into the documentation, from the recorded runs.
+
+    python experiments/write_tables.py
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`; a test compares the pages with what this would write.
+"""
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from brainsurgeon.reproduce.cells import read_cells
+
+ROOT = Path(__file__).parent.parent
+RESULTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
+TITLES = {"mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
+NETWORKS = {"mlpnet": "MLPNet, MNIST", "resnet20": "ResNet20, CIFAR-10"}
+
+
+def write() -> dict[Path, str]:
+    """Return every page with its tables filled in."""
+    pattern = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
+    pages = {}
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        pages[page] = pattern.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", text)
+    return pages
+
+
+def choosing() -> str:
+    """Tabulate the methods at a few sparsities."""
+    methods = ("mp", "wf", "mp+cbs-u", "cbs-s", "cbs")
+    rows = []
+    for network, sparsities in (("mlpnet", (0.5, 0.8, 0.9, 0.95, 0.98)), ("resnet20", (0.5, 0.7, 0.8, 0.9))):
+        cells = read_cells(RESULTS, network)
+        for sparsity in sparsities:
+            found = [[c["accuracy"] for c in cells if (c["sparsity"], c["method"]) == (sparsity, m)] for m in methods]
+            rows.append([NETWORKS[network], f"{sparsity:g}", *(f"{sum(f) / len(f):.2f}" if f else "–" for f in found)])
+    return _table(["network", "sparsity", *(TITLES[method] for method in methods)], rows)
+
+
+def finetuned(network: str) -> str:
+    """Tabulate accuracy before and after fine-tuning, mean over seeds."""
+    file = RESULTS / f"finetune-{network}.jsonl"
+    if not file.exists():
+        return "*Not recorded yet.*"
+    cells = [json.loads(line) for line in file.read_text().splitlines()]
+    methods = list(dict.fromkeys(cell["method"] for cell in cells))
+    rows = []
+    for sparsity in sorted({cell["sparsity"] for cell in cells}):
+        row = [f"{sparsity:g}"]
+        for method in methods:
+            found = [c for c in cells if (c["sparsity"], c["method"]) == (sparsity, method)]
+            row.append(" → ".join(f"{sum(c[part] for c in found) / len(found):.2f}" for part in ("before", "after")))
+        rows.append(row)
+    seeds = len({cell["seed"] for cell in cells})
+    devices = ", ".join(sorted({cell["versions"]["device"] for cell in cells}))
+    note = f"\n\n{seeds} seed{'s' if seeds > 1 else ''}, recorded on {devices}."
+    return _table(["sparsity", *(TITLES.get(method, method) for method in methods)], rows) + note
+
+
+def freeze() -> str:
+    """Tabulate what holding the zeros costs."""
+    names = {"mlpnet": "MLPNet", "resnet20": "ResNet20", "mobilenet-0.75": "MobileNetV1 0.75, 96×96"}
+    rows = [
+        [
+            names[c["network"]],
+            c["optimizer"],
+            f"{c['without_ms']:.2f} ms",
+            f"{c['with_ms']:.2f} ms",
+            f"{c['extra']:+.1%}",
+        ]
+        for c in json.loads((BENCHMARKS / "freeze.json").read_text())["cells"]
+    ]
+    return _table(["network", "optimizer", "a step without", "with", "more"], rows)
+
+
+def worth() -> str:
+    """Tabulate sizes and times."""
+    return _benchmark("worth").tables(json.loads((BENCHMARKS / "worth.json").read_text())["cells"])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "choosing": choosing,
+    "finetune-mlpnet": lambda: finetuned("mlpnet"),
+    "finetune-resnet20": lambda: finetuned("resnet20"),
+    "freeze": freeze,
+    "worth": worth,
+}
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _benchmark(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    for path, content in write().items():
+        path.write_text(content)

@@ -1,0 +1,124 @@
+"""Every code block of the README and the documentation runs; the measured tables are those of the recorded runs.
+
+Python blocks of a page run in order and share their names; one with a title is written as a file of that name. Shell
+blocks must parse, `brainsurgeon` lines must be valid commands, and those of a block after `<!-- run -->` are run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+import typer.main
+
+from brainsurgeon.cli import app, main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+BLOCK = re.compile(r"(<!-- run -->\n)?^```(python|sh|bash|shell)([^\n]*)\n(.*?)^```", re.S | re.M)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the file it is to be, whether its commands are run, and its text."""
+
+    language: str
+    title: str | None
+    run: bool
+    text: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    found = []
+    for run, language, options, text in BLOCK.findall(page.read_text()):
+        title = re.search(r'title="([^"]+)"', options)
+        found.append(Block(language, title[1] if title else None, bool(run), text))
+    return found
+
+
+def names_for(page: Path) -> dict[str, object]:
+    """The README speaks of `model`, `inputs` and `targets` that the reader has; all other pages make their own."""
+    if page.name != "README.md":
+        return {}
+    generator = torch.Generator().manual_seed(0)
+    return {
+        "model": torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)),
+        "inputs": torch.randn(200, 8, generator=generator),
+        "targets": torch.randint(3, (200,), generator=generator),
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = names_for(page)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for block in blocks_of(page):
+            if block.language != "python":
+                check_shell(block)
+            elif block.title:
+                (tmp_path / block.title).write_text(block.text)
+            else:
+                exec(compile(block.text, f"{page.name}", "exec"), names)
+
+
+def check_shell(block: Block) -> None:
+    parsed = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True, check=False)
+    assert parsed.returncode == 0, parsed.stderr
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["brainsurgeon"]:
+            if block.run:
+                assert main(words[1:]) == 0, line
+            else:
+                assert_valid(words[1:])
+
+
+def assert_valid(arguments: list[str]) -> None:
+    """Parse a command as `brainsurgeon` would, and stop there."""
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        name, *arguments = [argument for argument in arguments if argument != "--debug"]
+        command = command.commands[name]
+    with command.make_context("brainsurgeon", list(arguments)):
+        pass
+
+
+def test_an_invalid_command_would_be_found() -> None:
+    with pytest.raises(Exception, match=r"(?i)no such option"):
+        assert_valid(["prune", "demo", "--nonsense"])
+
+
+def test_there_are_blocks_to_run() -> None:
+    assert sum(len(blocks_of(page)) for page in PAGES) > 20
+    assert sum(block.run for page in PAGES for block in blocks_of(page)) >= 4
+
+
+def test_the_measured_tables_are_those_of_the_recorded_runs() -> None:
+    spec = importlib.util.spec_from_file_location("write_tables", ROOT / "experiments" / "write_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for page, text in module.write().items():
+        assert page.read_text() == text, f"{page.name} is out of date: run experiments/write_tables.py"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebooks_run(path: Path, tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="needs brainsurgeon[docs]")
+    pytest.importorskip("ipykernel", reason="needs brainsurgeon[docs]")
+    import nbformat
+
+    notebook = nbformat.read(path, as_version=4)
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata["kernelspec"] = kernel
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
