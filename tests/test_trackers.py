@@ -49,6 +49,10 @@ def test_lines_come_at_the_beginning_at_the_end_and_now_and_then(monkeypatch: py
     assert written[0].startswith("draws: 1 of 100")
     assert written[-1] == "draws: 100 of 100"
     assert "left" in written[5]
+    for step in range(1, 101):  # the same again, quickly: not worth as many lines
+        now += 0.01
+        tell(Event("draws", step, 100))
+    assert len(written) == 11
 
 
 def test_one_callback_reaches_all() -> None:

@@ -21,17 +21,22 @@ Tracker = Callable[[Path, Mapping[str, Any]], AbstractContextManager[Callback]]
 
 
 def log_lines(write: Callable[[str], None], every: float = 10.0) -> Callback:
-    """Give a callback that writes a line when a stage begins, ends, and every few seconds between."""
+    """Give a callback that writes a line when a stage begins and first ends, and every few seconds at most."""
     written: dict[str, float] = {}
     started: dict[str, float] = {}
+    last: dict[str, int] = {}
+    ended: set[str] = set()
 
     def tell(event: Event) -> None:
         name, now = f"{event.label} {event.stage}".strip(), time.monotonic()
-        if event.done <= 1 or name not in started:
+        if event.done < last.get(name, event.done + 1):  # it begins, or begins once more
             started[name] = now
+        last[name] = event.done
         over = event.total is not None and event.done >= event.total
-        if not over and name in written and now - written[name] < every:
+        if name in written and now - written[name] < every and (not over or name in ended):
             return
+        if over:
+            ended.add(name)
         written[name] = now
         write(line(event, now - started[name]))
 

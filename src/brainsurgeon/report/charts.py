@@ -121,8 +121,8 @@ def _cut(before: Sequence[int], after: Sequence[int]) -> float:
     return float(max(1, min(tall[-1], 3 * max(max(after), tall[int(0.9 * len(tall))]))))
 
 
-def trace(title: str, unit: str, series: Sequence[Series]) -> Drawing:
-    """Draw values by the step of a search."""
+def trace(title: str, axis: str, series: Sequence[Series]) -> Drawing:
+    """Draw values by the step of a search, or by stage."""
     drawing = Drawing(NARROW, 260, title)
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
@@ -133,13 +133,13 @@ def trace(title: str, unit: str, series: Sequence[Series]) -> Drawing:
     for mark in marks:
         x, y = frame.at(mark, rungs[0])
         drawing.text(x, y + 16, f"{mark:g}", anchor="middle")
-    drawing.text((LEFT + NARROW - RIGHT) / 2, drawing.height - 6, "step", anchor="middle")
+    drawing.text((LEFT + NARROW - RIGHT) / 2, drawing.height - 6, axis, anchor="middle")
     for number, one in enumerate(series):
         role = f"s{number % SERIES}"
         placed = [frame.at(x, y) for x, y in one.points]
         drawing.line(placed, role, 2.0)
         for (px, py), (x, y) in zip(placed, one.points, strict=True):
-            drawing.marker(number, px, py, role, f"{one.name}, step {x:g}: {y:.6g}{unit}", 3.0)
+            drawing.marker(number, px, py, role, f"{one.name}, {axis} {x:g}: {y:.6g}", 3.0)
     _legend(drawing, [one.name for one in series])
     return drawing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from . import charts
@@ -49,14 +50,24 @@ def histograms(outcome: Outcome) -> list[Drawing]:
     return [charts.histogram(**one) for one in outcome.histograms[:MOST_HISTOGRAMS]]
 
 
+TRACES = (
+    ("stages", "stage", "loss", "loss on held-out samples"),
+    ("stages", "stage", "pruned", "weights pruned"),
+    ("search", "step", "cost", "objective of the search"),
+    ("search", "step", "loss", SAMPLE_LOSS),
+    ("search", "step", "swaps", "swaps taken"),
+)
+
+
 def traces(outcome: Outcome) -> list[Drawing]:
-    """Draw how a search went: its objective and the loss on the sample, step by step."""
-    steps = [event for event in outcome.result["trace"] if event["stage"] == "search"]
+    """Draw how it went: the loss stage by stage; the objective of a search and the sample loss, step by step."""
     drawn = []
-    for key, title in (("cost", "objective of the search"), ("loss", SAMPLE_LOSS), ("swaps", "swaps taken")):
-        points = [(float(step["done"]), float(step[key])) for step in steps if step.get(key) is not None]
-        if len(points) > 1:
-            drawn.append(charts.trace(f"{title} by step", "", [Series(title, points)]))
+    for stage, axis, key, title in TRACES:
+        events = [event for event in outcome.result["trace"] if event["stage"] == stage and event.get(key) is not None]
+        points = [(float(event["done"]), float(event[key])) for event in events]
+        once = all(a < b for (a, _), (b, _) in pairwise(points))  # the many searches of a staged run say little
+        if len(points) > 1 and once:
+            drawn.append(charts.trace(f"{title} by {axis}", axis, [Series(title, points)]))
     return drawn
 
 
