@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,33 @@ def test_the_reader_of_imports_would_see_a_breach(name: str) -> None:
     """The rules above can fail: a line that breaks them is found."""
     tree = ast.parse("from torch import nn\nfrom ..update import Joint\nfrom ..weights import find_weights")
     assert {"torch.nn", "brainsurgeon.update", "brainsurgeon.weights"} <= imports(tree, name)
+
+
+TOOL = ("cli", "runs", "report", "recipe", "trackers", "inspection", "estimate", "target", "scores")
+"""What the command is made of: the library under it does not know it."""
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_library_does_not_know_the_tool(name: str) -> None:
+    found = imports(FILES[name], name)
+    first = name.split("/")[0].removesuffix(".py")
+    if first not in {*TOOL, "__main__"}:
+        assert not {m for m in found if m.startswith(tuple(f"brainsurgeon.{part}" for part in TOOL))}
+    elif first not in {"cli", "__main__"}:
+        assert not {m for m in found if m.startswith("brainsurgeon.cli")}
+
+
+def test_the_library_works_without_the_packages_of_the_tool() -> None:
+    """A whole run needs torch, numpy and safetensors, and nothing that only the command needs."""
+    program = """
+import sys
+for name in ("pydantic", "yaml", "typer", "click", "rich", "matplotlib", "PIL"):
+    sys.modules[name] = None
+import torch, brainsurgeon
+model = torch.nn.Linear(6, 3)
+data = (torch.randn(40, 6), torch.randint(3, (40,)))
+result = brainsurgeon.prune(model, data, 0.5, num_gradients=20, loss_samples=20, num_draws=4)
+assert result.pruned == 9
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
