@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -187,6 +188,23 @@ def test_an_average_of_the_weights_keeps_the_zeros() -> None:
         step(model, case, optimizer)
         average.update_parameters(model)
     assert count_zeros(average.module, masks) == sum(int(mask.sum()) for mask in masks.values())
+
+
+def test_distributed_training_keeps_the_zeros(tmp_path: Path) -> None:
+    if not torch.distributed.is_available():
+        pytest.skip("this PyTorch has no torch.distributed")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        case = CASES["linear"]
+        model, masks = pruned_model(case)
+        parallel = nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.AdamW(parallel.parameters(), 0.01, weight_decay=0.1)
+        frozen = freeze_zeros(parallel.module, optimizer)
+        for _ in range(3):
+            step(parallel, case, optimizer)
+        assert frozen.count() == sum(int(mask.sum()) for mask in masks.values())
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_removing_lets_go() -> None:

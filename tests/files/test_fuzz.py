@@ -12,11 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from brainsurgeon import BrainsurgeonError, PruningResult, load, prune
+from brainsurgeon import BrainsurgeonError, PruningResult, load, load_masks, prune, save_masks
+from brainsurgeon.export import load_csr, save_csr, to_csr
 from brainsurgeon.files import Saved
+from brainsurgeon.files.sealed import read_sealed, write_sealed
 from cases import CASES
 
-ROUNDS = 1500
+ROUNDS = 1000
 
 
 def cut(content: bytes, draw: random.Random) -> bytes:
@@ -141,3 +143,63 @@ def test_every_prefix_of_the_model_is_refused(form: str, originals: dict[str, tu
         with pytest.raises(BrainsurgeonError):
             load(folder, CASES["conv2d"].model())
     path.write_bytes(content)
+
+
+SHAPES = [[], [0], [3], [3, 2, 3, 3], [54], [2**31, 2**31], [-1], [54.0], ["54"], None, {}, "x", True, [[3]], [2**70]]
+
+
+def lie(stored: dict[str, torch.Tensor], info: dict[str, object], draw: random.Random) -> None:
+    """Change what a file holds or says, as someone would who can seal it again."""
+    name = draw.choice(sorted(stored))
+    tensor, way = stored[name], draw.randrange(9)
+    if way == 0:
+        del stored[name]
+    elif way == 1:
+        stored[name] = tensor.reshape(-1)[: draw.randrange(tensor.numel() + 1)]
+    elif way == 2:
+        stored[name] = tensor.to(draw.choice([torch.float64, torch.int32, torch.uint8, torch.bool]))
+    elif way == 3:
+        stored[draw.choice([name + "::kept", "::values", "w::kept", "w", ""])] = tensor
+    elif way == 4:
+        stored[name] = torch.frombuffer(bytearray(draw.randbytes(draw.randrange(1, 40))), dtype=torch.uint8)
+    elif way == 5:
+        info["tied"] = draw.choice([{"a": "b"}, {name: name}, [], "x", {"a": 1}, {"0.weight": "0.weight"}, None])
+    elif way == 6 and isinstance(info.get("shapes"), dict):
+        info["shapes"][draw.choice([*info["shapes"], "other"])] = draw.choice(SHAPES)  # type: ignore[index,misc]
+    elif way == 7:
+        info["shapes"] = draw.choice(SHAPES)
+    else:
+        info[draw.choice(["masks", "record", "kind", "version"])] = draw.choice([None, 0, "x", [], {}])
+
+
+@pytest.mark.parametrize("kind", ["compressed", "dense", "masks", "csr"])
+def test_well_sealed_lies_are_refused_in_words(kind: str, tmp_path: Path) -> None:
+    """A thousand of each kind: never anything but our own error, or a content that fits together."""
+    case = CASES["conv2d"]
+    result = prune(case.model(), case.data(), 0.6, "mp", progress=False)
+    path, open_it = liars_file(kind, result, tmp_path)
+    original, info, _ = read_sealed(path, kind)
+    draw, refused = random.Random(kind), 0
+    for _ in range(ROUNDS):
+        stored, told = dict(original), json.loads(json.dumps(info))
+        for _ in range(draw.choice([1, 1, 2, 3])):
+            if stored:
+                lie(stored, told, draw)
+        write_sealed(stored, path, told.pop("kind", kind), told)
+        try:
+            open_it()
+        except BrainsurgeonError as error:
+            refused += len(str(error)) > 30
+    assert refused > 0.5 * ROUNDS
+
+
+def liars_file(kind: str, result: PruningResult, folder: Path) -> tuple[Path, Callable[[], object]]:
+    if kind == "masks":
+        path = save_masks(result.masks, folder / "masks")
+        return path, lambda: load_masks(path, CASES["conv2d"].model())
+    if kind == "csr":
+        path = save_csr(to_csr(result.model, result.masks), folder / "csr")
+        return path, lambda: load_csr(path)
+    result.save(folder / kind, compressed=kind == "compressed")
+    name = "model.compressed.safetensors" if kind == "compressed" else "model.safetensors"
+    return folder / kind / name, lambda: load(folder / kind, CASES["conv2d"].model())
