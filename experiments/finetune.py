@@ -23,7 +23,7 @@ from brainsurgeon.finetune import finetune
 from brainsurgeon.finetune_settings import FinetuneSettings
 from brainsurgeon.prune import prune
 from brainsurgeon.reproduce.cells import versions
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.reproduce.protocol import PROTOCOLS, Protocol, load_images, load_network
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Plan:
     sparsities: tuple[float, ...]
     settings: FinetuneSettings
     augmented: bool = False
-    methods: tuple[str, ...] = field(default=("mp", "cbs"))
+    methods: tuple[str, ...] = field(default=("mp", "cbs", "auto"))
 
 
 PLANS = {
@@ -77,7 +77,9 @@ def main() -> None:
                 if key_of(cell) in finished:
                     continue
                 started = time.perf_counter()
-                result = prune(model, train, sparsity, method, seed=seed, progress=False, **protocol.settings)
+                result = prune(
+                    model, train, sparsity, method, seed=seed, progress=False, **settings_of(method, protocol)
+                )
                 seconds = time.perf_counter() - started
                 tuned = finetune(
                     result.model, train, settings=settings, masks=result.masks, progress=False,
@@ -98,6 +100,12 @@ def main() -> None:
                     json.dumps({k: cell[k] for k in ("method", "sparsity", "before", "after", "seconds")}), flush=True
                 )
     print(table(read(file)))
+
+
+def settings_of(method: str, protocol: Protocol) -> dict[str, Any]:
+    """Return the settings of the paper's tables; "auto" chooses its own, and is told only what may be pruned."""
+    own = ("include", "exclude")
+    return {key: value for key, value in protocol.settings.items() if method != "auto" or key in own}
 
 
 def key_of(cell: dict[str, Any]) -> tuple[Any, ...]:
