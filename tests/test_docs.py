@@ -22,7 +22,7 @@ from brainsurgeon.cli import app, main
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
-BLOCK = re.compile(r"(<!-- run -->\n)?^```(python|sh|bash|shell)([^\n]*)\n(.*?)^```", re.S | re.M)
+BLOCK = re.compile(r"(<!-- run -->\n)?^```(python|sh|bash|shell|console)([^\n]*)\n(.*?)^```", re.S | re.M)
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,31 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def check_shell(block: Block) -> None:
-    parsed = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True, check=False)
+    text = block.text
+    if block.language == "console":  # a transcript: what follows a prompt was typed, the rest was the answer
+        text = "\n".join(line[2:] for line in text.splitlines() if line.startswith("$ "))
+    parsed = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
     assert parsed.returncode == 0, parsed.stderr
-    for line in block.text.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] == ["brainsurgeon"]:
-            if block.run:
-                assert main(words[1:]) == 0, line
-            else:
-                assert_valid(words[1:])
+    for line in text.replace("\\\n", " ").splitlines():
+        for words in commands_in(line):
+            if words[:1] == ["brainsurgeon"]:
+                if block.run:
+                    assert main(words[1:]) == 0, line
+                else:
+                    assert_valid(words[1:])
+
+
+def commands_in(line: str) -> list[list[str]]:
+    """Return the words of each command of a line: `first; second && third > file`."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in lexer:
+        if set(word) <= set(";&|<>()"):
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
 
 
 def assert_valid(arguments: list[str]) -> None:
