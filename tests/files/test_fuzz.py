@@ -18,7 +18,7 @@ from brainsurgeon.files import Saved
 from brainsurgeon.files.sealed import read_sealed, write_sealed
 from cases import CASES
 
-ROUNDS = 1000
+every_length = pytest.mark.parametrize("rounds", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
 
 
 def cut(content: bytes, draw: random.Random) -> bytes:
@@ -105,11 +105,14 @@ def harmed(folder: Path, draw: random.Random) -> Iterator[None]:
     path.write_bytes(content)
 
 
+@every_length
 @pytest.mark.parametrize("form", ["dense", "compressed"])
-def test_harmed_folders_are_refused_in_words(form: str, originals: dict[str, tuple[Path, PruningResult]]) -> None:
+def test_harmed_folders_are_refused_in_words(
+    form: str, rounds: int, originals: dict[str, tuple[Path, PruningResult]]
+) -> None:
     folder, result = originals[form]
-    draw, refused = random.Random(form), 0
-    for _ in range(ROUNDS):
+    draw, refused = random.Random(f"{form}{rounds}"), 0
+    for _ in range(rounds):
         harm = harmed(folder, draw)
         next(harm)
         model = CASES["conv2d"].model()
@@ -120,7 +123,7 @@ def test_harmed_folders_are_refused_in_words(form: str, originals: dict[str, tup
         else:
             assert_same(saved, model, result)
         next(harm, None)
-    assert refused > 0.95 * ROUNDS
+    assert refused > 0.95 * rounds
     assert_same(load(folder, CASES["conv2d"].model()), result.model, result)
     assert not Path("/tmp/brainsurgeon-was-hacked").exists()
 
@@ -172,15 +175,16 @@ def lie(stored: dict[str, torch.Tensor], info: dict[str, object], draw: random.R
         info[draw.choice(["masks", "record", "kind", "version"])] = draw.choice([None, 0, "x", [], {}])
 
 
+@every_length
 @pytest.mark.parametrize("kind", ["compressed", "dense", "masks", "csr"])
-def test_well_sealed_lies_are_refused_in_words(kind: str, tmp_path: Path) -> None:
-    """A thousand of each kind: never anything but our own error, or a content that fits together."""
+def test_well_sealed_lies_are_refused_in_words(kind: str, rounds: int, tmp_path: Path) -> None:
+    """Thousands of each kind: never anything but our own error, or a content that fits together."""
     case = CASES["conv2d"]
     result = prune(case.model(), case.data(), 0.6, "mp", progress=False)
     path, open_it = liars_file(kind, result, tmp_path)
     original, info, _ = read_sealed(path, kind)
-    draw, refused = random.Random(kind), 0
-    for _ in range(ROUNDS):
+    draw, refused = random.Random(f"{kind}{rounds}"), 0
+    for _ in range(rounds):
         stored, told = dict(original), json.loads(json.dumps(info))
         for _ in range(draw.choice([1, 1, 2, 3])):
             if stored:
@@ -190,7 +194,7 @@ def test_well_sealed_lies_are_refused_in_words(kind: str, tmp_path: Path) -> Non
             open_it()
         except BrainsurgeonError as error:
             refused += len(str(error)) > 30
-    assert refused > 0.5 * ROUNDS
+    assert refused > 0.5 * rounds
 
 
 def liars_file(kind: str, result: PruningResult, folder: Path) -> tuple[Path, Callable[[], object]]:
