@@ -18,7 +18,10 @@ from brainsurgeon.update import Joint, Keep
 from cases import CASES, Case, Tied, every_case, every_device, seeded
 
 QUICK: dict[str, Any] = {"num_gradients": 24, "damping": 1e-2, "progress": False}
-DRAWS: dict[str, dict[str, Any]] = {"mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {}}
+DRAWS: dict[str, dict[str, Any]] = {
+    "mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {},
+    "relaxed": {}, "polish": {"seconds": 1.0},
+}  # fmt: skip
 
 
 def quick(method: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import BrainsurgeonError
 from .problem import Selection, Update
-from .selection import LocalSearch, Magnitude, Randomized, RecentredSearch, WideSearch, WoodFisher
+from .selection import LocalSearch, Magnitude, Polish, Randomized, RecentredSearch, Relaxed, WideSearch, WoodFisher
 from .update import Independent, Joint, Keep, Scaled
 
 SELECTIONS: dict[str, Callable[[], Any]] = {
@@ -20,6 +20,8 @@ SELECTIONS: dict[str, Callable[[], Any]] = {
     "cbs-s": RecentredSearch,
     "wide": WideSearch,
     "algorithm1": LocalSearch,
+    "relaxed": Relaxed,
+    "polish": Polish,
 }
 UPDATES: dict[str, Callable[[], Update]] = {
     "cbs-u": lambda: Scaled(Joint()),

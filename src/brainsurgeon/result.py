@@ -104,7 +104,7 @@ class PruningResult:
         return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
 
     def certify(self, time_limit: float = 60.0) -> Certificate:
-        """Bound the CBS-S cost of every mask with the same counts from below: how far from optimal is this one?
+        """Bound the CBS-S cost of every mask with the same counts from below, and compare this one with it.
 
         The quadratic model must still be there: hold on to the `Surgery` that made this result, or ask for it with
         `prune(…, certifiable=True)`. A result by itself does not keep the gradients in memory.

@@ -1,8 +1,8 @@
 """Certificates: a lower bound on the CBS-S cost of every mask with the same counts, for networks of any size.
 
-Three bounds, and the best of them counts. *Spectral*: with λ the smallest eigenvalue of H, ½λΣw_i²y_i alone, the rest being
-positive. *Lagrangian*: the tangents of `continuous`, whose limit is the continuous relaxation. *Branch and bound*, for at
-most a few hundred weights: the best diagonal split in the place of λ, and branching.
+Three bounds, and the best of them counts. *Spectral*: with λ the smallest eigenvalue of H, ½λΣw_i²y_i alone, the rest
+being positive. *Lagrangian*: the tangents of `continuous`, whose limit is its relaxation. *Branch and bound*,
+for at most a few hundred weights: the best diagonal split in the place of λ, and branching.
 """
 
 from __future__ import annotations

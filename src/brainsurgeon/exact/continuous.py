@@ -1,9 +1,9 @@
 """CBS-S with fractions of weights allowed, for networks of any size: products with H and sorting, nothing else.
 
-Move the part u_i = λw_i² of the curvature, λ its smallest eigenvalue, into the linear term, where it costs the same at 0-1
-points. What remains, f(y) = ½yᵀ(M − diag u)y + lᵀy with l = ½u − a∘w, is convex. At any ŷ the tangent lies below f, and its
-minimum over the masks is found by sorting: with H = FᵀF + λI that is the Lagrangian bound with the multipliers Fŷ for
-z = Fy, and the best of them is the value of the continuous relaxation.
+Move the part u_i = λw_i² of the curvature, λ its smallest eigenvalue, into the linear term, where it costs the same at
+0-1 points. What remains, f(y) = ½yᵀ(M − diag u)y + lᵀy with l = ½u − a∘w, is convex. At any ŷ the tangent lies below f,
+and its minimum over the masks is found by sorting: with H = FᵀF + λI that is the Lagrangian bound with the multipliers
+Fŷ for z = Fy, and the best of them is the value of the continuous relaxation.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Continuous:
         self.shift = torch.cat(least) * w.square()
         self.slope = self.shift / 2 - (0.0 if quadratic.linear is None else quadratic.linear * w)
         self.lower, self.steps = -float("inf"), 0
+        self.point = torch.zeros_like(w)
+        """The best relaxed mask so far, once `minimise` has run."""
 
     def minimise(self, pruned: Tensor, objective: float, deadline: float) -> str:
         """Start from a mask and work until the relaxation is solved or the deadline."""
@@ -70,6 +72,7 @@ class Continuous:
         penalty = torch.cat([w.new_full((system.fisher.size,), system.theta) for system in systems]) * w.square()
         penalty = penalty.clamp_min(1e-12 * float(penalty.max()))
         x, dual = y, torch.zeros_like(y)
+        self.point = y
         self._observe(y, self.image(y))
         while time.perf_counter() < deadline:
             target = x - dual
@@ -86,11 +89,13 @@ class Continuous:
         return "time limit"
 
     def _settled(self, x: Tensor, y: Tensor, objective: float) -> bool:
+        self.point = x
         self._observe(y, self.image(y))
         return self._value(x, self.image(x)) - self.lower <= SETTLED * abs(objective)
 
     def _by_gradients(self, y: Tensor, objective: float, deadline: float) -> str:
         """Take accelerated projected gradient steps in the metric of M's diagonal, for any other curvature."""
+        self.point = y
         metric = self._metric()
         image = self.image(y)
         value, ahead, ahead_image, momentum = self._value(y, image), y, image, 1.0
@@ -109,7 +114,8 @@ class Continuous:
             following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
             factor = (momentum - 1) / following
             ahead, ahead_image = new + factor * (new - y), new_image + factor * (new_image - image)
-            y, image, value, momentum = new, new_image, new_value, following
+            self.point = y = new
+            image, value, momentum = new_image, new_value, following
         return "time limit"
 
     def _metric(self) -> Tensor:

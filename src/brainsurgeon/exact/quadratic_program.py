@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .branch import Outcome, branch_and_bound
-from .incumbent import rounded
+from .incumbent import lowest, rounded
 from .instance import Array
 from .selection_relaxation import rough_selection, tight_selection
 from .tangent import root_bound
@@ -12,7 +14,11 @@ from .tangent import root_bound
 def minimise(matrix: Array, linear: Array, start: Array, deadline: float, max_nodes: int | None = None) -> Outcome:
     """Solve it by branch and bound from a start, whose count n is kept."""
     count = int(start.sum())
+    if not matrix.any():
+        pruned = lowest(linear, count)
+        return Outcome(pruned, float(linear[pruned].sum()), float(linear[pruned].sum()), "optimal", 0)
     rough = rough_selection(matrix, linear, count)
     value = float(rough.tangent(start[None].astype(float))[0][0])
-    relaxation = tight_selection(matrix, linear, count, value - root_bound(rough)[0])
+    scale = max(value - root_bound(rough)[0], 1e-9 * float(np.diag(matrix).max()))
+    relaxation = tight_selection(matrix, linear, count, scale)
     return branch_and_bound(relaxation, rounded(relaxation, start), deadline, max_nodes)

@@ -14,6 +14,8 @@ from .tangent import root_bound
 OVER_RELAXATION = 1.6
 ROOT_ITERATIONS = 60
 EDGE = 1e-6
+FLOOR = 1e-10
+"""A weight of zero has no curvature; it is given this much of the largest, and none of it enters a bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,8 @@ class SelectionRelaxation:
 
     @cached_property
     def _penalty(self) -> Array:
-        return 0.03 * np.diag(self.matrix)
+        diagonal = np.diag(self.matrix)
+        return 0.03 * np.maximum(diagonal, FLOOR * diagonal.max())
 
     @cached_property
     def _maps(self) -> tuple[Array, Array]:
@@ -85,10 +88,11 @@ def rough_selection(matrix: Array, linear: Array, count: int) -> SelectionRelaxa
 def tight_selection(matrix: Array, linear: Array, count: int, scale: float) -> SelectionRelaxation:
     """Relax ½yᵀMy + cᵀy with the split of the tightest bound at the root; `scale` is the gap that there is to close."""
     # On Σy = n, curvature along (1,…,1) does not matter: as much of it as is wanted may be added.
-    lifted = matrix + 10 * np.diag(matrix).max()
+    extra = FLOOR * np.diag(matrix).max()
+    lifted = matrix + 10 * np.diag(matrix).max() + extra * np.eye(linear.size)
 
     def root(shift: Array, warm: Array | None) -> Root:
-        trial = SelectionRelaxation(matrix, linear, count, shift, ROOT_ITERATIONS)
+        trial = SelectionRelaxation(matrix, linear, count, shift - extra, ROOT_ITERATIONS)
         lower, y, warm = root_bound(trial, warm)
         inside = np.clip(y, 0, 1)
         open_ = (inside > EDGE) & (inside < 1 - EDGE)
@@ -100,4 +104,4 @@ def tight_selection(matrix: Array, linear: Array, count: int, scale: float) -> S
             curvature[part] = lever[:, None] * inverse_on_plane(regular) * lever
         return Root(lower, inside * (1 - inside) / 2, curvature, warm)
 
-    return SelectionRelaxation(matrix, linear, count, best_split(lifted, root, scale))
+    return SelectionRelaxation(matrix, linear, count, best_split(lifted, root, scale) - extra)

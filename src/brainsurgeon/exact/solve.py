@@ -20,9 +20,10 @@ from .highs import linearised, update_program
 from .incumbent import lowest, rounded, swap_descent
 from .instance import Array, Instance, as_instance
 from .joint_relaxation import rough_joint, tight_joint
-from .scip import dense_selection, joint_program, lifted_selection
 from .quadratic_program import minimise
+from .scip import dense_selection, joint_program, lifted_selection
 from .selection_relaxation import rough_selection
+from .tangent import Relaxation
 
 
 def branch_selection(instance: Instance, count: int, start: Array, deadline: float) -> Outcome:
@@ -94,9 +95,13 @@ def solve(
 
 def starting_set(instance: Instance, count: int, cost: str, given: Array | None = None) -> Array:
     """Return the best of magnitude, the single weights' costs and what was given, each improved by swaps."""
-    selection = cost == "selection"
-    relaxation = rough_selection(instance.quadratic_form, instance.linear_form, count) if selection else rough_joint(instance, count)
-    single = np.diag(instance.quadratic_form) if selection else instance.centre**2 / instance.inverse_diagonal
+    relaxation: Relaxation
+    if cost == "selection":
+        relaxation = rough_selection(instance.quadratic_form, instance.linear_form, count)
+        single = np.diag(instance.quadratic_form)
+    else:
+        relaxation = rough_joint(instance, count)
+        single = instance.centre**2 / instance.inverse_diagonal
     starts = [lowest(np.abs(instance.weights), count), lowest(single, count)]
     starts += [] if given is None else [given]
     return min((swap_descent(relaxation, start) for start in starts), key=lambda pair: pair[1])[0]
