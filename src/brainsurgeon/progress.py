@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Task, TaskID
 
-TRACED = {"search", "scale"}
+TRACED = {"search", "scale", "stages"}
 
 
 @contextmanager
@@ -57,12 +57,14 @@ def bars(console: Console | None = None) -> Iterator[Callback]:
         def draw(event: Event) -> None:
             name = event.stage if event.stage == "cells" else f"{event.label} {event.stage}".strip()
             if name not in tasks:
-                for other, task in tasks.items():  # a bar that is done makes room for the next
-                    shown.update(task, visible=other == "cells" or not shown.tasks[task].finished)
                 tasks[name] = shown.add_task(name, total=event.total)
             elif event.done < last[name]:  # the same stage once more
                 shown.reset(tasks[name], total=event.total)
             last[name] = event.done
-            shown.update(tasks[name], completed=event.done, total=event.total, visible=True)
+            around = {"cells", f"{event.label} stages".strip()}
+            if name not in around:  # one bar at a time for what goes on inside
+                for other, task in tasks.items():
+                    shown.update(task, visible=other == name or other in around)
+            shown.update(tasks[name], completed=event.done, total=event.total)
 
         yield draw

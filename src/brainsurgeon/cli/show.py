@@ -15,7 +15,7 @@ def show_result(run: "RunFolder", cell: "Cell") -> None:
     """Print the counts of a pruned model, what it cost, and where everything is."""
     from brainsurgeon.report import read_record
     from brainsurgeon.report.record import unit
-    from brainsurgeon.report.tables import layers, shown
+    from brainsurgeon.report.tables import figure, layers, shown
 
     record = read_record([run.path])
     outcome = record.outcomes[0]
@@ -24,7 +24,7 @@ def show_result(run: "RunFolder", cell: "Cell") -> None:
     console.print(f"[bold]{cell.method}[/] at {cell.sparsity:g}: {pruned:,} of {size:,} weights pruned")
     for metric in record.metrics:
         dense = record.of_dense(metric)
-        before = f"{dense:.4g}{unit(metric)} dense, " if dense is not None else ""
+        before = f"{figure(dense, metric)}{unit(metric)} dense, " if dense is not None else ""
         console.print(f"{metric}: {before}[bold]{shown(outcome, metric)}{unit(metric)}[/] pruned")
     console.print(as_rich(layers(outcome)))
     for note in outcome.result["notes"]:
@@ -37,12 +37,12 @@ def show_comparison(run: "RunFolder", cells: "list[Cell]") -> None:
     """Print one table of methods × sparsities."""
     from brainsurgeon.report import read_record
     from brainsurgeon.report.record import unit
-    from brainsurgeon.report.tables import comparison
+    from brainsurgeon.report.tables import comparison, figure
 
     record = read_record([run.path])
     console = Console()
     dense = record.of_dense(record.metric)
-    before = "" if dense is None else f"; the dense model has {dense:.4g}{unit(record.metric)}"
+    before = "" if dense is None else f"; the dense model has {figure(dense, record.metric)}{unit(record.metric)}"
     console.print(f"{record.metric.capitalize()}, the best in bold{before}", highlight=False)
     console.print(as_rich(comparison(record)))
     report(run.path, console)

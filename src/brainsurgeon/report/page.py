@@ -64,7 +64,7 @@ def _single_tiles(record: Record) -> Iterable[tuple[str, str]]:
     yield "weights left", f"{size - pruned:,}"
     for metric in dict.fromkeys([record.metric, SAMPLE_LOSS]):
         dense, mark = record.of_dense(metric), unit(metric)
-        before = "" if dense is None else f" (dense {_figure(dense, mark)})"
+        before = "" if dense is None else f" (dense {tables.figure(dense, metric)}{mark})"
         yield f"{metric}{before}", tables.shown(only, metric) + mark
     yield "in all", f"{only.seconds:.1f} s"
 
@@ -74,7 +74,7 @@ def _comparison_tiles(record: Record) -> Iterable[tuple[str, str]]:
     dense = record.of_dense(metric)
     yield "weights", f"{record.outcomes[0].result['size']:,}"
     if dense is not None:
-        yield f"{metric}, dense", _figure(dense, mark)
+        yield f"{metric}, dense", tables.figure(dense, metric) + mark
     for sparsity in record.sparsities[-3:]:
         best = record.best(sparsity)
         if best is not None:
@@ -198,10 +198,6 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str
 
 def _id(outcome: Outcome) -> str:
     return "".join(c if c.isalnum() else "-" for c in f"{outcome.label}-{outcome.sparsity:g}")
-
-
-def _figure(value: float, mark: str) -> str:
-    return f"{value:.2f}{mark}" if mark else tables.figure(value)
 
 
 def _count(number: int, word: str, plural: str = "") -> str:

@@ -115,13 +115,13 @@ def layers(outcome: Outcome) -> Table:
 def shown(outcome: Outcome | None, metric: str) -> str:
     """Return a value as a table shows it."""
     value = None if outcome is None else outcome.value(metric)
-    if value is None:
-        return "–"
-    return f"{value:.2f}" if unit(metric) else figure(value)
+    return "–" if value is None else figure(value, metric)
 
 
-def figure(value: float) -> str:
-    """Return a number with four digits behind the point where it is small, as losses are."""
+def figure(value: float, metric: str = "") -> str:
+    """Return a number: per cents with two digits behind the point, others with four where they are small."""
+    if unit(metric):
+        return f"{value:.2f}"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:.6g}"
 
 
