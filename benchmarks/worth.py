@@ -81,9 +81,13 @@ def tables(cells: list[dict[str, Any]]) -> str:
     ]  # fmt: skip
     for c in cells:
         times = {latency["runtime"]: latency["milliseconds"] for latency in c["latencies"]}
-        shown = [f"{times[name]:.3g}{gain(c, name)}" if times[name] else "–" for name in RUNTIMES]
+        shown = [f"{short(times[name])}{gain(c, name)}" if times[name] else "–" for name in RUNTIMES]
         lines.append(f"| {TITLES[c['network']]} | {c['batch']} | {c['sparsity']} | " + " | ".join(shown) + " |")
     return "\n".join(lines)
+
+
+def short(number: float) -> str:
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
 
 
 def gain(found: dict[str, Any], runtime: str) -> str:
