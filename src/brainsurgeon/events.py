@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,10 @@ class Event:
     total: int | None = None
     values: dict[str, float] = field(default_factory=dict)
     label: str = ""
+
+    def with_values(self, **more: float) -> Event:
+        """Return the event with more measured."""
+        return replace(self, values={**self.values, **more})
 
 
 Callback = Callable[[Event], None]

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from .batches import Batch, batch_size, cut, regroup
 from .clock import Clock
 from .errors import BrainsurgeonError
+from .events import Event
 from .loss import BatchLoss
 from .weights import PrunableWeights
 
@@ -130,6 +131,10 @@ class Candidate:
             self._means += self._sample.batch_means(self._values(), len(self._means), batches)
         return self._means[:batches]
 
+    def known(self) -> float | None:
+        """Return the mean loss on what has been looked at so far."""
+        return self._sample.mean(self._means) if self._means else None
+
     def loss(self, batches: int | None = None) -> float:
         """Return the mean loss on the first batches, by default on all."""
         return self._sample.mean(self.means(batches or self._sample.num_batches))
@@ -180,6 +185,11 @@ class LossJudge:
         self._turn = 0
         self._line: tuple[Tensor, Candidate] | None = None  # where a line search stands
         self._best: tuple[Tensor, Candidate] | None = None  # the mask that a search holds on to
+
+    def annotated(self, event: Event) -> Event:
+        """Add to a search's event the sample loss of the mask it holds on to, as far as it was looked at."""
+        known = self._best[1].known() if self._best is not None else None
+        return event if event.stage != "search" or known is None else event.with_values(loss=known)
 
     def best_masks(self, masks: Sequence[Tensor], count: int = 1) -> list[int]:
         """Return the numbers of the masks P with the smallest L(P), best first."""

@@ -110,7 +110,11 @@ class Surgery:
         with watch(self._callback, self._progress, trace) as notify:
             judge = LossJudge(self.sample_loss, clock)
             generator = torch.Generator().manual_seed(seed)
-            problem = Problem(self.values, counts, generator, self.quadratic, judge, notify, clock)
+
+            def told(event: Event) -> None:
+                notify(judge.annotated(event))
+
+            problem = Problem(self.values, counts, generator, self.quadratic, judge, told, clock)
             pruned, delta, new = operate(problem, chosen)
         if not bool(torch.isfinite(new).all()):
             raise BrainsurgeonError("the update gave weights that are not finite: raise the damping")
