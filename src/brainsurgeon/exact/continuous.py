@@ -35,8 +35,10 @@ class Continuous:
     def __init__(self, quadratic: QuadraticModel, budget: Budget):
         self.quadratic, self.budget = quadratic, budget
         w = quadratic.w
-        least = [w.new_full((curvature.size,), least_eigenvalue(curvature)) for curvature in quadratic.curvatures]
-        self.shift = torch.cat(least) * w.square()
+        self._least = [least_eigenvalue(curvature) for curvature in quadratic.curvatures]
+        sizes = [curvature.size for curvature in quadratic.curvatures]
+        spread = [w.new_full((size,), least) for size, least in zip(sizes, self._least, strict=True)]
+        self.shift = torch.cat(spread) * w.square()
         self.slope = self.shift / 2 - (0.0 if quadratic.linear is None else quadratic.linear * w)
         self.lower, self.steps = -float("inf"), 0
         self.point = torch.zeros_like(w)
@@ -67,7 +69,8 @@ class Continuous:
 
     def _by_splitting(self, y: Tensor, objective: float, deadline: float) -> str:
         """Alternate between f with a penalty, a linear system of size K that is factored once, and the projection."""
-        systems = [_System(curvature) for curvature in self.quadratic.curvatures if isinstance(curvature, Fisher)]
+        pairs = zip(self.quadratic.curvatures, self._least, strict=True)
+        systems = [_System(curvature, least) for curvature, least in pairs if isinstance(curvature, Fisher)]
         w = self.quadratic.w
         penalty = torch.cat([w.new_full((system.fisher.size,), system.theta) for system in systems]) * w.square()
         penalty = penalty.clamp_min(1e-12 * float(penalty.max()))
@@ -163,13 +166,16 @@ def least_eigenvalue(curvature: Curvature) -> float:
 
 @dataclass
 class _System:
-    """(GᵀG/K + θI)⁻¹ for a θ of the size of the curvature, where the splitting converges fastest."""
+    """(H − λI + θI)⁻¹ for a θ of the size of the curvature, where the splitting converges fastest."""
 
     fisher: Fisher
+    least: float
+    """λ."""
 
     def __post_init__(self) -> None:
         self.theta = float(self.fisher.diagonal().mean())
-        self.factor: Factor = Fisher(self.fisher.columns, self.theta, []).factor(None)
+        damping = self.fisher.damping + self.theta - self.least  # positive: the mean eigenvalue is above the least
+        self.factor: Factor = Fisher(self.fisher.columns, damping, []).factor(None)
 
     def solve(self, b: Tensor) -> Tensor:
         """Solve by Woodbury, or directly where there are more gradients than weights."""
