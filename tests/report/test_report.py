@@ -63,7 +63,7 @@ def test_every_picture_of_a_run_is_there_in_a_browser_without_a_complaint(single
     shown = browser.browse(single / "report.html")
     assert shown.complaints == []
     labels = re.findall(r'(?:aria-label|alt)="([^"]*)"', shown.dom)
-    traces = ("objective of the search by step", "swaps taken by step")
+    traces = ("objective of the search by step", "sample loss by step", "swaps taken by step")
     for picture in (*PICTURES[4:], *traces, "weights of 0.weight, before and after"):
         assert picture in labels, picture
 

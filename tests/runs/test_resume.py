@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -36,6 +37,12 @@ execute(RunFolder.open(Path(sys.argv[1])))
 """
 
 
+def records(run: RunFolder) -> list[dict]:
+    """What the results say, but for how long it took."""
+    found = [json.loads((cell / "result.json").read_text()) for cell in run.cells()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in found]
+
+
 def outcome(run: RunFolder) -> dict[str, bytes]:
     """Every weight and mask of a run, byte for byte (the order of a file's notes about itself is free)."""
     cells = run.cells()
@@ -49,12 +56,12 @@ def outcome(run: RunFolder) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], float]:
-    """What a run gives that nobody disturbs, and how long it takes."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, float]:
+    """A run that nobody disturbs, and how long it takes."""
     run = RunFolder.create(make_recipe(SETTINGS), tmp_path_factory.mktemp("runs") / "whole")
     start = time.perf_counter()
     execute(run)
-    return outcome(run), time.perf_counter() - start
+    return run, time.perf_counter() - start
 
 
 def start(run: RunFolder) -> subprocess.Popen[str]:
@@ -68,10 +75,10 @@ def start(run: RunFolder) -> subprocess.Popen[str]:
 
 
 def test_a_run_killed_at_ten_random_moments_ends_bit_identical(
-    tmp_path: Path, undisturbed: tuple[dict[str, bytes], float]
+    tmp_path: Path, undisturbed: tuple[RunFolder, float]
 ) -> None:
     """SIGKILL, ten times, at moments spread over the run; what is on disk is always enough to go on."""
-    expected, seconds = undisturbed
+    expected, seconds = outcome(undisturbed[0]), undisturbed[1]
     run = RunFolder.create(make_recipe(SETTINGS), tmp_path / "killed")
     draw = random.Random(6)
     kills = 0
@@ -91,7 +98,7 @@ def test_a_run_killed_at_ten_random_moments_ends_bit_identical(
 
 @pytest.mark.parametrize("moment", range(1, 9))
 def test_a_run_that_dies_right_after_a_step_goes_on_from_there(
-    tmp_path: Path, undisturbed: tuple[dict[str, bytes], float], monkeypatch: pytest.MonkeyPatch, moment: int
+    tmp_path: Path, undisturbed: tuple[RunFolder, float], monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
     """The moments that chance may miss: after each of the files that make up a step or a cell."""
     run = RunFolder.create(make_recipe(SETTINGS), tmp_path / "run")
@@ -110,7 +117,8 @@ def test_a_run_that_dies_right_after_a_step_goes_on_from_there(
     monkeypatch.undo()
     assert any(run.steps.iterdir())
     execute(run)
-    assert outcome(run) == undisturbed[0]
+    assert outcome(run) == outcome(undisturbed[0])
+    assert records(run) == records(undisturbed[0])
 
 
 def test_finished_steps_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

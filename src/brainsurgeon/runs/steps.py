@@ -60,8 +60,10 @@ class Steps:
             return _replay(path, kind, problem)
         events: list[Event] = []
 
+        annotated = getattr(problem.maybe_judge, "annotated", lambda event: event)
+
         def notify(event: Event) -> None:
-            events.append(event)
+            events.append(annotated(event))
             problem.notify(event)
 
         before, start = dict(problem.clock.seconds), time.perf_counter()
