@@ -88,6 +88,7 @@ def test_without_held_out_samples_the_last_weights_are_kept() -> None:
     tuned = finetune(pruned(case).model, case.data(), epochs=3, patience=None)
     assert tuned.best_epoch == 3
     assert math.isnan(tuned.held_out_before)
+    assert "nothing was held out (epoch 3 of 3 kept)" in tuned.summary()
 
 
 def test_augmentation_draws_from_the_generator_given() -> None:

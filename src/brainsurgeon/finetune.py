@@ -45,9 +45,11 @@ class FinetuneResult:
 
     def summary(self) -> str:
         """Return the outcome in words."""
+        held_out = f"held-out loss {self.held_out_before:.4g} before, {self.held_out_after:.4g} after"
+        if math.isnan(self.held_out_before):
+            held_out = "nothing was held out"
         return (
-            f"held-out loss {self.held_out_before:.4g} before, {self.held_out_after:.4g} after "
-            f"(epoch {self.best_epoch} of {len(self.epochs)} kept); {self.pruned:,} weights are exactly zero; "
+            f"{held_out} (epoch {self.best_epoch} of {len(self.epochs)} kept); {self.pruned:,} weights are exactly zero; "
             f"{self.seconds:.1f} s"
         )
 
@@ -173,7 +175,7 @@ class _Run:
             return math.nan
         self.batch_loss.eval()
         total, samples = 0.0, 0
-        for batch in read_epoch(self._held_out, 500, self.generator, self.device):
+        for batch in read_epoch(self._held_out, self.settings.batch_size, self.generator, self.device):
             total += float(self.batch_loss(batch)) * batch_size(batch)
             samples += batch_size(batch)
         return total / samples
