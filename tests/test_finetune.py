@@ -15,6 +15,7 @@ from brainsurgeon.data.embedded import load_demo
 from brainsurgeon.evaluate import accuracy
 from brainsurgeon.events import Event
 from brainsurgeon.finetune_settings import FinetuneSettings
+from brainsurgeon.freeze import FrozenZeros
 from cases import CASES, TABLE, Case
 
 
@@ -128,6 +129,22 @@ def test_bad_settings_are_refused(options: dict[str, float]) -> None:
         FinetuneSettings(**options)  # type: ignore[arg-type]
 
 
+def test_weights_that_were_not_zero_yet_are_zero_afterwards_whatever_epoch_is_kept() -> None:
+    case = CASES["linear"]
+    inputs, targets = case.data()
+    masks = {"0.weight": torch.arange(48).view(8, 6) % 2 == 0}
+    wrong = (inputs, (targets + 1) % 3)  # no epoch is better for these: the weights from before are kept
+    tuned = finetune(case.model(), (inputs, targets), masks=masks, held_out=wrong, epochs=1, learning_rate=1.0)
+    assert (tuned.best_epoch, tuned.pruned) == (0, 24)
+
+
+def test_the_count_is_verified_in_the_finished_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["linear"]
+    monkeypatch.setattr(FrozenZeros, "_clear", lambda *_: None)  # as if the hooks did nothing
+    with pytest.raises(BrainsurgeonError, match="are no longer zero"):
+        finetune(pruned(case).model, case.data(), epochs=1, patience=None)
+
+
 def test_bad_calls_are_answered_in_words() -> None:
     case = CASES["linear"]
     model = pruned(case).model
@@ -138,6 +155,8 @@ def test_bad_calls_are_answered_in_words() -> None:
         finetune(model, (torch.ones(1, 6), torch.zeros(1, dtype=torch.long)))
     with pytest.raises(BrainsurgeonError, match="an iterator can be read once"):
         finetune(model, iter([case.data()]), patience=None)
+    with pytest.raises(BrainsurgeonError, match="there are no held-out samples"):
+        finetune(model, case.data(), held_out=[])
     with pytest.raises(BrainsurgeonError, match="fine-tuning diverged in epoch"):
         finetune(model, case.data(), learning_rate=1e30)
     with pytest.raises(BrainsurgeonError, match="no exact zeros"):

@@ -20,7 +20,7 @@ from .finetune_settings import FinetuneSettings
 from .freeze import freeze_zeros
 from .loss import BatchLoss, LossLike
 from .progress import watch
-from .zeros import zero_masks
+from .zeros import count_zeros, set_zeros, zero_masks
 
 Augment = Callable[[Batch, torch.Generator], Batch]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -49,8 +49,8 @@ class FinetuneResult:
         if math.isnan(self.held_out_before):
             held_out = "nothing was held out"
         return (
-            f"{held_out} (epoch {self.best_epoch} of {len(self.epochs)} kept); {self.pruned:,} weights are exactly zero; "
-            f"{self.seconds:.1f} s"
+            f"{held_out} (epoch {self.best_epoch} of {len(self.epochs)} kept); "
+            f"{self.pruned:,} weights are exactly zero; {self.seconds:.1f} s"
         )
 
 
@@ -91,6 +91,7 @@ def finetune(
     model = model if in_place else copy.deepcopy(model)
     model.to(device or next(model.parameters()).device)
     masks = dict(zero_masks(model) if masks is None else masks)
+    set_zeros(model, masks)
     generator = torch.Generator().manual_seed(settings.seed)
     if held_out is None and settings.patience is not None:
         data, held_out = split(data, settings.held_out_share, generator)
@@ -100,10 +101,16 @@ def finetune(
     with watch(callback or silent, progress) as notify:
         epochs, best, after = run.train(data, masks, before, notify)
     model.train(was_training)
-    with freeze_zeros(model, run.optimizer, masks) as frozen:
-        pruned = frozen.count()
     return FinetuneResult(
-        model, masks, pruned, tuple(epochs), best, before, after, time.perf_counter() - started, asdict(settings)
+        model,
+        masks,
+        count_zeros(model, masks),
+        tuple(epochs),
+        best,
+        before,
+        after,
+        time.perf_counter() - started,
+        asdict(settings),
     )
 
 
@@ -148,8 +155,9 @@ class _Run:
         self.batch_loss.train()
         total, samples, steps = torch.zeros((), device=self.device), 0, steps_of(data, self.settings.batch_size)
         for step, batch in enumerate(read_epoch(data, self.settings.batch_size, self.generator, self.device), 1):
+            done = (epoch + min((step - 0.5) / steps, 1.0)) / self.settings.epochs  # in the middle of the step
             for group in self.optimizer.param_groups:
-                group["lr"] = self.settings.rate_at((epoch + min(step / steps, 1.0)) / self.settings.epochs)
+                group["lr"] = self.settings.rate_at(done)
             self.optimizer.zero_grad()
             loss = self.batch_loss(self.augment(batch, self.generator))
             loss.backward()
@@ -178,6 +186,8 @@ class _Run:
         for batch in read_epoch(self._held_out, self.settings.batch_size, self.generator, self.device):
             total += float(self.batch_loss(batch)) * batch_size(batch)
             samples += batch_size(batch)
+        if not samples:
+            raise BrainsurgeonError("there are no held-out samples (an iterator can be read once only): give some")
         return total / samples
 
 
