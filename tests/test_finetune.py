@@ -16,6 +16,7 @@ from brainsurgeon.evaluate import accuracy
 from brainsurgeon.events import Event
 from brainsurgeon.finetune_settings import FinetuneSettings
 from brainsurgeon.freeze import FrozenZeros
+from brainsurgeon.zeros import set_zeros
 from cases import CASES, TABLE, Case
 
 
@@ -131,10 +132,13 @@ def test_bad_settings_are_refused(options: dict[str, float]) -> None:
 
 def test_weights_that_were_not_zero_yet_are_zero_afterwards_whatever_epoch_is_kept() -> None:
     case = CASES["linear"]
-    inputs, targets = case.data()
+    inputs, _ = case.data()
     masks = {"0.weight": torch.arange(48).view(8, 6) % 2 == 0}
-    wrong = (inputs, (targets + 1) % 3)  # no epoch is better for these: the weights from before are kept
-    tuned = finetune(case.model(), (inputs, targets), masks=masks, held_out=wrong, epochs=1, learning_rate=1.0)
+    model = case.model()
+    set_zeros(model, masks)
+    settled = (inputs, model(inputs).argmax(1))  # no epoch is better for these: the weights from before are kept
+    away = (inputs, model(inputs).argmin(1))
+    tuned = finetune(case.model(), away, masks=masks, held_out=settled, epochs=2, learning_rate=0.1)
     assert (tuned.best_epoch, tuned.pruned) == (0, 24)
 
 
