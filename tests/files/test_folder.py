@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import brainsurgeon
-from brainsurgeon import BrainsurgeonError, load, save
+from brainsurgeon import BrainsurgeonError, load, load_masks, save, save_masks
 from brainsurgeon.files import FileError, read
 from brainsurgeon.files.compressed import compress, expand
 from brainsurgeon.files.sealed import write_sealed
@@ -266,3 +266,16 @@ def test_what_cannot_be_stored_is_said(tmp_path: Path) -> None:
     set_zeros(model, {"weight": torch.eye(3, dtype=torch.bool)})
     with pytest.raises(FileError, match="'_extra_state' must be a plain tensor to be saved, got a dict"):
         save(model, tmp_path / "m")
+
+
+def test_a_small_file_must_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny(tmp_path / "m", compressed=True)
+    save_masks({"w": torch.zeros(10_000, dtype=torch.bool)}, tmp_path / "masks")
+    monkeypatch.setattr("brainsurgeon.files.bits.EXPANSION", 2)
+    read(tmp_path / "m")  # as long as it is small, it may be anything
+    load_masks(tmp_path / "masks")
+    monkeypatch.setattr("brainsurgeon.files.bits.FREELY", 100)
+    with pytest.raises(FileError, match="would expand from"):
+        read(tmp_path / "m")
+    with pytest.raises(FileError, match="would expand from"):
+        load_masks(tmp_path / "masks")
