@@ -16,7 +16,7 @@ import brainsurgeon
 from brainsurgeon import BrainsurgeonError, load, load_masks, save, save_masks
 from brainsurgeon.files import FileError, read
 from brainsurgeon.files.compressed import compress, expand
-from brainsurgeon.files.sealed import write_sealed
+from brainsurgeon.files.sealed import read_sealed, write_sealed
 from brainsurgeon.models import build
 from brainsurgeon.weights import find_weights
 from brainsurgeon.zeros import set_zeros
@@ -279,3 +279,20 @@ def test_a_small_file_must_not_fill_the_memory(tmp_path: Path, monkeypatch: pyte
         read(tmp_path / "m")
     with pytest.raises(FileError, match="would expand from"):
         load_masks(tmp_path / "masks")
+
+
+def test_a_dense_file_whose_pruned_weights_are_not_zero_is_refused(tmp_path: Path) -> None:
+    """Well sealed, with the right masks beside it: the count in the weights themselves decides."""
+    _, masks = tiny(tmp_path / "m", compressed=False)
+    path = tmp_path / "m" / "model.safetensors"
+    state, info, _ = read_sealed(path, "dense")
+    state["0.weight"][masks["0.weight"]] = 1e-9
+    write_sealed(state, path, "dense", info)
+    with pytest.raises(FileError, match=r"weights of '0\.weight' that the mask removes are not zero"):
+        read(tmp_path / "m")
+
+
+def test_a_file_of_another_kind_is_named_as_such(tmp_path: Path) -> None:
+    save_masks({"w": torch.zeros(3, dtype=torch.bool)}, tmp_path / "model.compressed.safetensors")
+    with pytest.raises(FileError, match="holds 'masks', expected 'compressed'"):
+        read(tmp_path)
