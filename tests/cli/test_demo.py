@@ -10,7 +10,6 @@ from brainsurgeon.cli import demo, main
 def test_the_demonstration_shows_a_table_and_draws_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     monkeypatch.setattr(demo, "SPARSITIES", (0.9,))
     picture = tmp_path / "demo.svg"
     assert main(["demo", "--picture", str(picture), "--num-gradients", "60"]) == 0

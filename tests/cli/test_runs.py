@@ -56,6 +56,7 @@ def test_compare_shows_one_table_and_keeps_every_cell(capsys: pytest.CaptureFixt
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "4 pruned models" in out
+    assert Path("cmp/comparison.svg").read_text().startswith("<svg")
     assert sorted(path.name for path in Path("cmp/cells").iterdir()) == ["cbs@0.5", "cbs@0.8", "mp@0.5", "mp@0.8"]
     assert main(["compare", "--resume", "cmp", "-q"]) == 0
     assert capsys.readouterr().out == out

@@ -14,9 +14,9 @@ SPARSITIES = (0.5, 0.8, 0.9, 0.95, 0.98)
 
 
 def demo(
-    picture: Annotated[
-        Path, typer.Option(help="Where to draw accuracy against sparsity (needs brainsurgeon[plots]).")
-    ] = Path("brainsurgeon-demo.svg"),
+    picture: Annotated[Path, typer.Option(help="Where to draw accuracy against sparsity.")] = Path(
+        "brainsurgeon-demo.svg"
+    ),
     num_gradients: Annotated[int, typer.Option(help="K, the gradients of the quadratic model.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of all random draws.")] = 0,
 ) -> None:
@@ -49,16 +49,15 @@ def demo(
         table.add_row(f"{sparsity:g}", f"{left:,}", *marked)
     console.print(table)
     console.print(f"Test accuracy in %, the best in bold; {time.perf_counter() - started:.0f} s in all.")
-    _draw(cells, picture, console)
+    _draw(cells, dense, picture)
+    console.print(f"A picture is in {picture}.")
 
 
-def _draw(cells, picture, console) -> None:  # type: ignore[no-untyped-def]
-    from brainsurgeon.errors import BrainsurgeonError
-    from brainsurgeon.reproduce.figures import curves
+def _draw(cells: "list[Cell]", dense: float, picture: Path) -> None:
+    from brainsurgeon.report.charts import WIDE, Series, by_sparsity
+    from brainsurgeon.reproduce.tables import TITLES
 
-    try:
-        curves({"the demonstration network": cells}, picture)
-    except BrainsurgeonError as missing:
-        console.print(f"No picture: {missing}")
-    else:
-        console.print(f"A picture is in {picture}.")
+    found = {method: [cell for cell in cells if cell["method"] == method] for method in METHODS}
+    series = [Series(TITLES[m], [(c["sparsity"], c["accuracy"]) for c in own]) for m, own in found.items()]
+    drawing = by_sparsity("test accuracy of the demonstration network", "%", series, dense, WIDE)
+    picture.write_text(drawing.svg(standalone=True))

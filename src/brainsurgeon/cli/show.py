@@ -36,6 +36,8 @@ def show_result(run: "RunFolder", cell: "Cell") -> None:
 def show_comparison(run: "RunFolder", cells: "list[Cell]") -> None:
     """Print one table of methods × sparsities."""
     from brainsurgeon.report import read_record
+    from brainsurgeon.report.charts import WIDE
+    from brainsurgeon.report.pictures import curve
     from brainsurgeon.report.record import unit
     from brainsurgeon.report.tables import comparison, figure
 
@@ -45,6 +47,10 @@ def show_comparison(run: "RunFolder", cells: "list[Cell]") -> None:
     before = "" if dense is None else f"; the dense model has {figure(dense, record.metric)}{unit(record.metric)}"
     console.print(f"{record.metric.capitalize()}, the best in bold{before}", highlight=False)
     console.print(as_rich(comparison(record)))
+    if len(record.sparsities) > 1:
+        picture = run.path / "comparison.svg"
+        picture.write_text(curve(record, record.metric, WIDE).svg(standalone=True))
+        console.print(f"Picture: {picture}", highlight=False, soft_wrap=True)
     report(run.path, console)
     console.print(f"{len(cells)} pruned models: {cells[0].folder.parent}", highlight=False, soft_wrap=True)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,10 @@ GENERATOR = "generator"
 RECORD = "record"
 
 
+def _takes_time(part: Any) -> bool:
+    return getattr(part, "uses_curvature", True) or getattr(part, "uses_loss", True)
+
+
 def digest(tensor: Tensor) -> str:
     """Return the SHA-256 of a tensor's bytes."""
     plain = tensor.detach().cpu().contiguous().reshape(-1)
@@ -45,13 +50,16 @@ class Steps:
     def keeping(self, method: Method) -> Method:
         """Return the method with every step of it kept."""
         said = method.describe()
-        rivals = zip(method.rivals, said["rivals"], strict=True)
-        return Method(
-            method.name,
-            _KeptSelection(self, method.selection, said["selection"]),
-            _KeptUpdate(self, method.update, said["update"]),
-            tuple(_KeptSelection(self, rival, its) for rival, its in rivals),
+        selection, *rivals = (
+            _KeptSelection(self, part, its) if _takes_time(part) else part
+            for part, its in zip((method.selection, *method.rivals), (said["selection"], *said["rivals"]), strict=True)
         )
+        update = _KeptUpdate(self, method.update, said["update"]) if _takes_time(method.update) else method.update
+        return Method(method.name, selection, update, tuple(rivals))
+
+    def clear(self) -> None:
+        """Forget all: the results hold what they said."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def step(self, kind: str, said: Any, problem: Problem, make: Callable[[Problem], Tensor], *given: Tensor) -> Tensor:
         """Return the outcome of a step: from disk, or made and put there."""
