@@ -64,6 +64,8 @@ def by_sparsity(title: str, unit: str, series: Sequence[Series], dense: float | 
         for (px, py), x, y in placed:
             drawing.marker(number, px, py, role, f"{one.name} at {x:g}: {y:.4g}{unit}")
     _legend(drawing, [one.name for one in series])
+    if width == WIDE:
+        drawing.text(width - RIGHT, 16, title, anchor="end")
     return drawing
 
 

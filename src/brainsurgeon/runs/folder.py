@@ -104,8 +104,8 @@ class RunFolder:
         free = shutil.disk_usage(self.path).free
         if needed + SPARE > free:
             raise DoesNotFitError(
-                f"this run will write {needed / MIB:,.0f} MiB to {self.path} (and {SPARE / MIB:.0f} MiB should be left), "
-                f"but {free / MIB:,.0f} MiB are free there: make room, or give another place with --output"
+                f"this run will write {needed / MIB:,.0f} MiB to {self.path} (and {SPARE / MIB:.0f} MiB should be "
+                f"left), but {free / MIB:,.0f} MiB are free there: make room, or give another place with --output"
             )
 
 
