@@ -20,7 +20,7 @@ from cases import CASES, Case, Tied, every_case, every_device, seeded
 QUICK: dict[str, Any] = {"num_gradients": 24, "damping": 1e-2, "progress": False}
 DRAWS: dict[str, dict[str, Any]] = {
     "mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {},
-    "relaxed": {}, "polish": {"seconds": 1.0},
+    "relaxed": {}, "polish": {"seconds": 0.2},
 }  # fmt: skip
 
 

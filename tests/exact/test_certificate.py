@@ -157,7 +157,8 @@ def test_a_result_certifies_itself_while_its_surgery_lives() -> None:
     for certificate, mask in zip(found, masks, strict=True):
         assert certificate.objective == pytest.approx(surgery.quadratic.cost(mask))
     assert found[1].objective <= found[0].objective
-    assert max(certificate.lower_bound for certificate in found) <= found[1].objective
+    # The gradients are stored in float32: costs computed in two ways agree to seven digits or so.
+    assert max(certificate.lower_bound for certificate in found) <= found[1].objective * (1 + 1e-6)
 
 
 def test_a_result_does_not_keep_the_gradients_alive_unless_asked() -> None:

@@ -31,7 +31,7 @@ def test_the_cost_never_rises_and_the_counts_stay(toy: Toy, seed: int, data: st.
     problem = toy.problem(data.draw(st.integers(0, toy.size)), seed=seed)
     start = problem.budget.lowest(torch.from_numpy(np.random.default_rng(seed).normal(size=toy.size)))
     before = start.clone()
-    found = polish_of(problem, start, neighbourhood=4, pool=6, patience=2)
+    found = polish_of(problem, start, neighbourhood=4, pool=6, patience=2, rounds=6)
     problem.budget.check(found)
     assert problem.quadratic.cost(found) <= problem.quadratic.cost(before) * (1 + 1e-12) + 1e-12
     assert torch.equal(start, before), "the mask that was given is not touched"
@@ -62,7 +62,7 @@ def test_groups_of_a_budget_keep_their_counts() -> None:
     budget = Budget(groups, (7, 3))
     problem = toy.problem(budget)
     start = budget.lowest(problem.weights.abs())
-    found = polish_of(problem, start, neighbourhood=6)
+    found = polish_of(problem, start, neighbourhood=6, rounds=10)
     budget.check(found)
     assert problem.quadratic.cost(found) < problem.quadratic.cost(start)
 

@@ -35,7 +35,8 @@ class Polish:
 
     The neighbourhoods are taken from a pool of the `pool` weights of highest α and of lowest β: one weight at random,
     and around it those that are cheap to exchange and interact most with it (|γ| large). After `patience` of them in a
-    row have brought nothing, the pool is gathered anew; when a fresh pool brings nothing either, the search ends.
+    row have brought nothing, the pool is gathered anew; when a fresh pool brings nothing either, the best mask so far
+    is shaken (some weights of the pool are exchanged at random) and the search goes on from there, while there is time.
     """
 
     start: Selection = field(default_factory=Relaxed)
@@ -67,14 +68,15 @@ class Polish:
                 search.run()
             except KeyboardInterrupt:
                 problem.notify(Event("polish interrupted: the mask so far is kept", search.rounds, self.rounds))
-        return search.pruned
+        return search.best
 
 
 class _Polishing:
     def __init__(self, settings: Polish, problem: Problem, pruned: Tensor):
         self.settings, self.problem, self.pruned = settings, problem, pruned
         self.deadline = time.perf_counter() + settings.seconds
-        self.rounds, self.gained = 0, 0.0
+        self.rounds, self.gained, self.proven = 0, 0.0, False
+        self.best, self.cost = pruned.clone(), problem.quadratic.cost(pruned)
         # A generator of its own on the CPU: the problem's may live elsewhere.
         seed = int(torch.randint(2**31, (1,), generator=problem.generator))
         self.draws = np.random.default_rng(seed)
@@ -85,14 +87,43 @@ class _Polishing:
         return time.perf_counter() >= self.deadline or (limit is not None and self.rounds >= limit)
 
     def run(self) -> None:
-        self._descend()
-        gained = True
-        while gained and not self.over:
-            gained = False
-            for group in self.problem.budget.groups:
-                inside, outside = group[self.pruned[group]], group[~self.pruned[group]]
-                if inside.numel() and outside.numel() and not self.over:
-                    gained |= self._polish_pool(inside, outside)
+        """Descend, shake and descend again; `best` has the best mask at any time."""
+        while True:
+            try:
+                self._descend()
+                while not self.over and self._polish_groups():
+                    pass
+            finally:  # what an interrupted descent has reached counts too
+                cost = self.problem.quadratic.cost(self.pruned)
+                if cost < self.cost:
+                    self.best, self.cost = self.pruned.clone(), cost
+            if self.over or self.proven:
+                return
+            self.pruned = self._shaken()
+
+    def _polish_groups(self) -> bool:
+        """Polish each group of the budget once; say whether anything was gained."""
+        gained, self.proven = False, True
+        for group in self.problem.budget.groups:
+            inside, outside = group[self.pruned[group]], group[~self.pruned[group]]
+            if inside.numel() and outside.numel() and not self.over:
+                gained |= self._polish_pool(inside, outside)
+        return gained
+
+    def _shaken(self) -> Tensor:
+        """Return the best mask with a few weights of each group's pool exchanged at random."""
+        quadratic, pruned = self.problem.quadratic, self.best.clone()
+        impact = quadratic.impact(quadratic.drift(quadratic.pressure(pruned)), pruned)
+        for group in self.problem.budget.groups:
+            inside, outside = group[pruned[group]], group[~pruned[group]]
+            members, count = extremes(impact, inside, outside, self.settings.pool)
+            most = min(count, members.numel() - count, self.settings.neighbourhood)
+            moved = int(self.draws.integers(1, most + 1)) if most else 0
+            back = self.draws.permutation(count)[:moved]
+            gone = count + self.draws.permutation(members.numel() - count)[:moved]
+            pruned[members[torch.from_numpy(back)]] = False
+            pruned[members[torch.from_numpy(gone)]] = True
+        return pruned
 
     def _descend(self) -> None:
         """Take single swaps as long as they help: cheaper than solving, and most of the way."""
@@ -114,9 +145,10 @@ class _Polishing:
         pool = Pool.gather(quadratic, drift, members)
         state = np.arange(members.numel()) < count
         failures, gained = 0, False
-        # Where the whole pool is one neighbourhood, once is enough.
-        patience = self.settings.patience if members.numel() > self.settings.neighbourhood else 1
-        while failures < patience and not self.over:
+        small = members.numel() <= self.settings.neighbourhood
+        # One neighbourhood that is the whole group needs no second try; where it is the whole problem, that is a proof.
+        self.proven &= small and members.numel() == self.pruned.numel()
+        while failures < (1 if small else self.settings.patience) and not self.over:
             if self._solve(pool, state):
                 failures, gained = 0, True
             else:
@@ -132,6 +164,7 @@ class _Polishing:
         outcome = minimise(matrix, linear, before, self.deadline, MAX_NODES)
         value = float(linear @ before + before @ matrix @ before / 2)
         self.rounds += 1
+        self.proven &= outcome.status == "optimal"
         better = outcome.objective < value - FINE * abs(value) - 1e-300
         if better:
             moved = outcome.pruned.astype(float) - before
@@ -147,8 +180,9 @@ def _neighbourhood(pool: Pool, state: np.ndarray, size: int, draws: np.random.Ge
     """Choose the weights to free: around one at random, the cheapest to exchange and the most entangled with it."""
     impact = np.where(state, -pool.alpha(slice(None)), pool.beta(slice(None)))
     centre = int(draws.integers(state.size))
-    # Prices of an exchange are compared with the interactions at a random exchange rate, so that no two rounds agree.
-    key = impact - draws.uniform(0, 2) * np.abs(pool.gamma[centre]) * draws.uniform(0.5, 1.5, state.size)
+    # Prices of an exchange and interactions are weighed at a random rate and blurred, so that no two rounds agree.
+    key = draws.uniform(0, 1) * impact - draws.uniform(0, 2) * np.abs(pool.gamma[centre])
+    key += np.abs(key).mean() * draws.uniform(0, 1) * draws.standard_normal(state.size)
     key[centre] = -np.inf
     ranked = np.argsort(key)
     half = size // 2
