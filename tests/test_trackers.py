@@ -142,3 +142,21 @@ def test_a_tracker_that_cannot_start_is_the_users_to_mend(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=refuse))
     with pytest.raises(BrainsurgeonError, match="opened: not logged in"), track(["wandb"], tmp_path, {}):
         pass
+
+
+def test_a_tracker_that_fails_on_the_way_does_not_stop_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = []
+
+    def lose(_: object) -> None:
+        calls.append(1)
+        raise ConnectionError("connection lost")
+
+    run = SimpleNamespace(log=lose, finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **_: run))
+    with track(["wandb"], tmp_path, {}) as callbacks:
+        for event in EVENTS:
+            callbacks[0](event)
+    assert len(calls) == 1
+    assert "wandb failed and gets no more events: connection lost" in caplog.text

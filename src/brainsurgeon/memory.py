@@ -27,6 +27,17 @@ class DoesNotFitError(BrainsurgeonError):
     """Memory or disk is too small for what was asked."""
 
 
+def check_device(name: str | torch.device) -> torch.device:
+    """Return a device by its name, or say why it cannot be used here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # PyTorch raises either
+        reason = str(error).strip().partition("\n")[0]
+        raise BrainsurgeonError(f"device {str(name)!r} cannot be used here: {reason}") from error
+    return device
+
+
 def available_bytes(device: torch.device) -> int | None:
     """Return the memory that is free on a device, None where it cannot be known."""
     if device.type == "cuda":

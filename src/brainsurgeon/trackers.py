@@ -6,6 +6,7 @@ extras, imported when a tracker is opened.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,6 +16,8 @@ from typing import Any
 
 from .errors import BrainsurgeonError
 from .events import Callback, Event
+
+log = logging.getLogger(__name__)
 
 Tracker = Callable[[Path, Mapping[str, Any]], AbstractContextManager[Callback]]
 """From the folder of a run and its settings to a callback that lives as long as the run."""
@@ -80,11 +83,27 @@ def track(names: list[str], folder: Path, settings: Mapping[str, Any]) -> Iterat
 
 def _opened(stack: ExitStack, name: str, folder: Path, settings: Mapping[str, Any]) -> Callback:
     try:
-        return stack.enter_context(TRACKERS[name](folder, settings))
+        return _guarded(name, stack.enter_context(TRACKERS[name](folder, settings)))
     except BrainsurgeonError:
         raise
     except Exception as error:  # each package has its own kinds: not logged in, no such server, …
         raise BrainsurgeonError(f"{name} could not be opened: {error}") from error
+
+
+def _guarded(name: str, callback: Callback) -> Callback:
+    """Let a tracker that fails on the way (a lost connection) go, with a warning: hours of work are worth more."""
+    working = True
+
+    def tell(event: Event) -> None:
+        nonlocal working
+        if working:
+            try:
+                callback(event)
+            except Exception as error:
+                working = False
+                log.warning("%s failed and gets no more events: %s", name, error)
+
+    return tell
 
 
 @contextmanager

@@ -6,19 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-EXTRAS = {
-    "matplotlib": "figures of the paper (brainsurgeon[plots])",
-    "pillow": "images, pictures as PNG (brainsurgeon[plots])",
-    "transformers": "your Hugging Face models",
-    "tensorboard": "--track tensorboard",
-    "wandb": "--track wandb",
-    "mlflow-skinny": "--track mlflow",
-    "onnx": "export to ONNX",
-    "onnxruntime": "checking and timing ONNX",
+EXTRAS = {  # package: (its extra of ours, what it is for)
+    "matplotlib": ("plots", "figures of the paper"),
+    "pillow": ("plots", "images; pictures as PNG"),
+    "onnx": ("onnx", "export to ONNX"),
+    "onnxruntime": ("onnx", "checking and timing ONNX"),
+    "openvino": ("openvino", "timing sparse weights"),
+    "tensorboard": ("tensorboard", "--track tensorboard"),
+    "wandb": ("wandb", "--track wandb"),
+    "mlflow-skinny": ("mlflow", "--track mlflow"),
+    "transformers": ("", "your Hugging Face models"),
 }
-SOLVERS = {"highspy": "HiGHS", "pyscipopt": "SCIP", "ortools": "OR-Tools", "gurobipy": "Gurobi"}
+SOLVERS = {
+    "highspy": ("exact", "HiGHS: pruning solved exactly, as a linear program of integers"),
+    "pyscipopt": ("exact", "SCIP: pruning solved exactly"),
+}
 BASE = ("brainsurgeon", "torch", "numpy", "safetensors", "rich", "typer", "pydantic", "pyyaml")
 
 
@@ -53,10 +58,11 @@ def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         yield package, _version(package) or "[red]missing[/]"
 
 
-def _extras(wanted: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    for package, what in wanted.items():
-        found = _version(package)
-        yield package, found or "[dim]not installed[/]", what
+def _extras(wanted: dict[str, tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    for package, (extra, what) in wanted.items():
+        source = f"brainsurgeon[{extra}]" if extra else package
+        missing = f"[dim]pip install '{escape(source)}'[/]"
+        yield package, _version(package) or missing, what
 
 
 def _devices() -> Iterator[tuple[str, str]]:
