@@ -67,6 +67,8 @@ def test_it_stops_early_and_keeps_the_best_weights() -> None:
     assert len(tuned.epochs) < 50
     assert tuned.held_out_after == min([tuned.held_out_before, *(epoch["held_out"] for epoch in tuned.epochs)])
     assert [event.done for event in seen] == list(range(1, len(tuned.epochs) + 1))
+    held_out = nn.functional.cross_entropy(tuned.model(inputs), (targets + 1) % 3).item()
+    assert held_out == pytest.approx(tuned.held_out_after, rel=1e-4)  # the weights themselves are those of that epoch
     assert tuned.best_epoch == len(tuned.epochs) - 2
 
 
@@ -102,6 +104,21 @@ def test_augmentation_draws_from_the_generator_given() -> None:
     plain = finetune(pruned(case).model, case.data(), epochs=1)
     first, second = (finetune(pruned(case).model, case.data(), epochs=1, augment=noisy) for _ in range(2))
     assert first.epochs == second.epochs != plain.epochs
+
+
+def test_it_trains_in_training_mode_and_judges_in_evaluation_mode() -> None:
+    class Watched(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            seen.append((self.training, torch.is_grad_enabled()))
+            return super().forward(inputs)
+
+    seen: list[tuple[bool, bool]] = []
+    inputs, targets = CASES["linear"].data()
+    masks = {"weight": torch.eye(3, 6, dtype=torch.bool)}
+    finetune(
+        Watched(6, 3), (inputs, targets), masks=masks, held_out=(inputs, targets), epochs=2, batch_size=len(inputs)
+    )
+    assert seen == [(False, False), (True, True), (False, False), (True, True), (False, False)]
 
 
 def test_frozen_parameters_and_the_mode_are_left_alone() -> None:

@@ -15,7 +15,7 @@ from brainsurgeon import BrainsurgeonError, freeze_zeros
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.weights import find_weights
 from brainsurgeon.zeros import count_zeros, set_zeros, zero_masks
-from cases import CASES, TABLE, Case, seeded
+from cases import CASES, TABLE, Case, needs_gpu, seeded
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1),
@@ -241,6 +241,20 @@ def test_a_model_that_moves_to_another_type_keeps_its_zeros() -> None:
         model.to(dtype)
         optimizer.zero_grad()
         model(CASES["linear"].data()[0].to(dtype)).float().square().mean().backward()
+        optimizer.step()
+        assert frozen.count() == sum(int(mask.sum()) for mask in masks.values())
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_model_that_moves_to_a_gpu_keeps_its_zeros() -> None:
+    model, masks = pruned_model(CASES["linear"])
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, weight_decay=0.1)
+    frozen = freeze_zeros(model, optimizer)
+    for device in ("cpu", "cuda", "cpu"):
+        model.to(device)
+        optimizer.zero_grad()
+        model(CASES["linear"].data()[0].to(device)).square().mean().backward()
         optimizer.step()
         assert frozen.count() == sum(int(mask.sum()) for mask in masks.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import struct
@@ -168,9 +169,9 @@ def lie(stored: dict[str, torch.Tensor], info: dict[str, object], draw: random.R
     elif way == 5:
         info["tied"] = draw.choice([{"a": "b"}, {name: name}, [], "x", {"a": 1}, {"0.weight": "0.weight"}, None])
     elif way == 6 and isinstance(info.get("shapes"), dict):
-        info["shapes"][draw.choice([*info["shapes"], "other"])] = draw.choice(SHAPES)  # type: ignore[index,misc]
+        info["shapes"][draw.choice([*info["shapes"], "other"])] = copy.deepcopy(draw.choice(SHAPES))  # type: ignore[index,misc]
     elif way == 7:
-        info["shapes"] = draw.choice(SHAPES)
+        info["shapes"] = copy.deepcopy(draw.choice(SHAPES))
     else:
         info[draw.choice(["masks", "record", "kind", "version"])] = draw.choice([None, 0, "x", [], {}])
 

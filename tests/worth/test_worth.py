@@ -35,6 +35,14 @@ def test_multiply_adds_of_convolutions_count_every_place() -> None:
     assert (dense, sparse) == (first + second, first * 3 // 4 + second)
 
 
+def test_multiply_adds_of_recurrent_layers_count_every_step() -> None:
+    model = nn.LSTM(3, 5, batch_first=True)
+    masks = {"weight_ih_l0": torch.ones(20, 3, dtype=torch.bool)}
+    set_zeros(model, masks)
+    inputs, hidden = 2 * 4 * 20 * 3, 2 * 4 * 20 * 5
+    assert count_multiply_adds(model, torch.zeros(2, 4, 3), masks) == (inputs + hidden, hidden)
+
+
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
 def test_every_kind_of_model_is_counted(case: Case) -> None:
     """At the sparsity r of a layer a share r of its multiply-adds is saved, whatever kind of layer it is."""
