@@ -19,7 +19,7 @@ from cases import CASES, Case, Tied, every_case, every_device, seeded
 
 QUICK: dict[str, Any] = {"num_gradients": 24, "damping": 1e-2, "progress": False}
 DRAWS: dict[str, dict[str, Any]] = {
-    "mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {},
+    "auto": {"schedule": 2}, "mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {},
     "relaxed": {}, "polish": {"seconds": 0.2},
 }  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_every_method_prunes_every_kind_of_module_exactly(case: Case, method: st
     assert tuple(result.masks) == case.prunable
     assert same(model, before)
     for name, value in result.model.state_dict().items():
-        if name in result.masks and "u" not in method.partition("+")[2] and method not in {"wf", "cbs"}:
+        if name in result.masks and "u" not in method.partition("+")[2] and method not in {"wf", "cbs", "auto"}:
             assert torch.equal(value, before[name].masked_fill(result.masks[name], 0.0))
         elif name not in result.masks and not (isinstance(model, Tied) and name == "out.weight"):
             assert torch.equal(value, before[name])

@@ -72,7 +72,7 @@ def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
         return iter(data)
     if isinstance(data, Dataset):
         return iter(DataLoader(data, READ, shuffle=True, generator=generator))
-    if _is_one_batch(data):
+    if is_one_batch(data):
         order = torch.randperm(batch_size(data), generator=generator)
         return (cut(data, chosen) for chosen in order.split(READ))
     if isinstance(data, Iterable):
@@ -83,7 +83,8 @@ def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
     )
 
 
-def _is_one_batch(data: Any) -> bool:
+def is_one_batch(data: Any) -> bool:
+    """Say whether data holds all samples as tensors, rather than batches of them."""
     if isinstance(data, Tensor | Mapping | tuple):
         return True
     return isinstance(data, list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)

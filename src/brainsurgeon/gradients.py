@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +64,52 @@ def collect_gradients(
     """
     if not dtype.is_floating_point:
         raise BrainsurgeonError(f"gradients are stored in a floating-point type such as bfloat16, got {dtype}")
+    device = batch_loss.model.get_parameter(weights.names[0]).device
+    columns = torch.empty(weights.size, num_gradients, dtype=dtype, device=device)
+    notes: list[str] = []
+    filled = 0
+    for rows in gradient_rows(batch_loss, weights, batches, num_gradients, gradient_batch, notify, notes):
+        count = _write(columns[:, filled:], rows, weights, filled)
+        filled += count
+    return Gradients(columns[:, :filled], tuple(notes))
+
+
+def mean_squares(
+    batch_loss: BatchLoss,
+    weights: PrunableWeights,
+    batches: Iterable[Batch],
+    num_gradients: int,
+    gradient_batch: int = 1,
+    notify: Callback = silent,
+) -> tuple[Tensor, Tensor, int, tuple[str, ...]]:
+    """Return the mean and the mean square of K gradient rows, their number and notes, storing none of the rows."""
+    device = batch_loss.model.get_parameter(weights.names[0]).device
+    total = torch.zeros(weights.size, dtype=torch.float64, device=device)
+    squares = torch.zeros_like(total)
+    notes: list[str] = []
+    filled = 0
+    for rows in gradient_rows(batch_loss, weights, batches, num_gradients, gradient_batch, notify, notes):
+        for layer in weights.layers:
+            values = rows[f"model.{layer.name}"].flatten(1)
+            total[layer.columns] += values.sum(0)
+            squares[layer.columns] += values.square().sum(0)
+        filled += values.shape[0]
+    if not bool(torch.isfinite(squares).all()):
+        bad = next(la.name for la in weights.layers if not bool(torch.isfinite(squares[la.columns]).all()))
+        raise BrainsurgeonError(f"the gradient of {bad!r} is NaN or infinite: check the samples and the loss")
+    return total / filled, squares / filled, filled, tuple(notes)
+
+
+def gradient_rows(
+    batch_loss: BatchLoss,
+    weights: PrunableWeights,
+    batches: Iterable[Batch],
+    num_gradients: int,
+    gradient_batch: int,
+    notify: Callback,
+    notes: list[str],
+) -> Iterator[Parameters]:
+    """Yield the rows in chunks, by parameter name."""
     parameters = {f"model.{name}": batch_loss.model.get_parameter(name).detach() for name in weights.names}
     device = next(iter(parameters.values())).device
     pieces = regroup(batches, _chunk_rows(weights.size, device) * gradient_batch)
@@ -73,18 +119,16 @@ def collect_gradients(
         raise BrainsurgeonError(
             f"the data gave no gradient: it is empty, or holds fewer than gradient_batch={gradient_batch} samples"
         )
-    rows, notes = choose_rows(batch_loss, parameters, first)
-    columns = torch.empty(weights.size, num_gradients, dtype=dtype, device=device)
+    rows, found = choose_rows(batch_loss, parameters, first)
+    notes += found
     filled = 0
     for groups in itertools.chain([first], chunks):
         groups = cut(groups, slice(num_gradients - filled))
-        count = batch_size(groups)
-        _write(columns[:, filled : filled + count], _in_halves(rows, parameters, groups), weights, filled)
-        filled += count
+        yield _in_halves(rows, parameters, groups)
+        filled += batch_size(groups)
         notify(Event("gradients", filled, num_gradients))
         if filled == num_gradients:
             break
-    return Gradients(columns[:, :filled], notes)
 
 
 def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) -> tuple[Rows, tuple[str, ...]]:
@@ -125,7 +169,11 @@ def _agree(found: Tensor, expected: Tensor) -> bool:
 def _autograd(loss: Callable[[Parameters, Batch], Tensor], parameters: Parameters, group: Batch) -> Parameters:
     leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
     with torch.enable_grad():
-        gradients = torch.autograd.grad(loss(leaves, group), list(leaves.values()), allow_unused=True)
+        value = loss(leaves, group)
+        # A sample may take a way through the model that meets no prunable weight at all.
+        if not value.requires_grad:
+            return {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+        gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(value) if gradient is None else gradient
         for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
@@ -162,8 +210,8 @@ def _chunk_rows(size: int, device: torch.device) -> int:
     return min(MOST_ROWS, 1 << max(fitting, 1).bit_length() - 1)
 
 
-def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights, first: int) -> None:
-    count = block.shape[1]
+def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights, first: int) -> int:
+    count = next(iter(gradients.values())).shape[0]
     for layer in weights.layers:
         values = gradients[f"model.{layer.name}"].reshape(count, layer.size)
         if not bool(torch.isfinite(values.sum())):  # a sum: one read, nothing allocated
@@ -171,4 +219,5 @@ def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights, first
                 f"the gradient of {layer.name!r} is NaN or infinite for one of rows {first} to {first + count - 1}: "
                 "check that sample and the loss"
             )
-        block[layer.columns] = values.T
+        block[layer.columns, :count] = values.T
+    return count

@@ -78,6 +78,28 @@ def _on_output(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[nn.Module,
     return of_model
 
 
+def matching_loss(loss: LossLike, dense: nn.Module) -> Callable[[nn.Module, Batch], Tensor] | None:
+    """Return the distance of a model's outputs from the dense model's, None where the loss does not see outputs.
+
+    For a loss of classes the mean Kullback–Leibler divergence of the dense model's probabilities, whose Hessian at the
+    dense weights is the Fisher matrix; for any other the mean squared difference.
+    """
+    if loss == "model" or (callable(loss) and not isinstance(loss, str) and _takes_model(loss)):
+        return None
+    of_classes = loss in ("cross_entropy", "nll")
+
+    def distance(model: nn.Module, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            wanted = call(dense, batch[0])
+        found = call(model, batch[0])
+        if not of_classes:
+            return F.mse_loss(found, wanted)
+        found, wanted = F.log_softmax(found, 1), F.log_softmax(wanted, 1)
+        return (wanted.exp() * (wanted - found)).sum(1).mean()
+
+    return distance
+
+
 def _own_loss(model: nn.Module, batch: Batch) -> Tensor:
     output = call(model, batch)
     value = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)

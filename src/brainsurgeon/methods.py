@@ -27,7 +27,7 @@ UPDATES: dict[str, Callable[[], Update]] = {
     "cbs-u": lambda: Scaled(Joint()),
     "wf-u": Independent,
 }
-SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u"}
+SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u", "auto": "wf-s+cbs-u"}
 RIVALS: dict[str, tuple[Selection, ...]] = {"cbs": (Magnitude(),)}
 """Where the model or the sample misleads a search, magnitude pruning with the joint update is hard to beat."""
 NAMES = (*SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")

@@ -15,11 +15,14 @@ import torch
 from torch import nn
 
 from .events import Callback
+from .gradual import prune_in_stages
 from .loss import LossLike
 from .mask import exact_count
 from .methods import Method, make_method
 from .result import PruningResult
+from .schedule import Stages
 from .settings import Settings
+from .stand import Effort, Keeper
 from .surgery import Surgery
 from .weights import Rule
 
@@ -33,6 +36,13 @@ def prune(
     *,
     budget: str | dict[str, float] = "global",
     update_scale: float | str | None = None,
+    schedule: Stages | int | None = None,
+    curvature: str | None = None,
+    max_gradients: int | None = None,
+    max_seconds: float | None = None,
+    max_samples: int | None = None,
+    recalibrate: bool = False,
+    keeper: Keeper | None = None,
     seed: int = 0,
     in_place: bool = False,
     certifiable: bool = False,
@@ -56,11 +66,20 @@ def prune(
         model: any module; a pruned copy is returned unless `in_place`.
         data: training samples: `(inputs, targets)` or a dict of tensors, a data set, a loader, or batches.
         sparsity: the share of the prunable weights to remove, between 0 and 1.
-        method: a name such as "cbs", "cbs-s", "wf", "mp", or a pair of a selection and an update object.
+        method: a name such as "auto" (the best we know: in stages), "cbs", "cbs-s", "wf", "mp", or a pair of a
+            selection and an update object.
         loss: a name, a `loss(output, target)`, a `loss(model, batch)` (its first parameter called `model`), or
             "model" where the model's output holds its own loss.
         budget: "global", "uniform" over layers, or {layer pattern: sparsity} with the rest shared by the others.
         update_scale: the part of the update that is taken: a number, or "auto" (chosen on the sample loss).
+        schedule: prune in stages with the loss examined again at each: a number of stages (and as many refits) or a
+            `Stages`; "auto" takes 15 and 15.
+        curvature: of the stages: "fisher", "gram" (of each layer's inputs) or "auto", decided on held-out samples.
+        max_gradients: of a run in stages, sample gradients in all.
+        max_seconds: of a run in stages: fewer and larger steps are taken where time is short.
+        max_samples: of a run in stages, training samples in all, the held-out fifth among them.
+        recalibrate: take batch-norm statistics again after a run in stages.
+        keeper: keeps each finished stage, so that a run can be resumed.
         seed: of all random draws: samples, buckets.
         in_place: change the model itself.
         certifiable: keep the gradients with the result, for `result.certify()`.
@@ -83,6 +102,13 @@ def prune(
     settings_of_examination = Settings(
         include, exclude, blocks, num_gradients, gradient_batch, loss_samples, damping, first_order, device, dtype, seed
     )
+    if method == "auto" or schedule is not None:
+        return prune_in_stages(
+            model, data, sparsity, chosen, loss, _stages(schedule), settings_of_examination,
+            effort=Effort(max_gradients or Effort.max_gradients, max_seconds), curvature=curvature or "auto",
+            max_samples=max_samples, recalibrate=recalibrate, budget=budget, in_place=in_place, progress=progress,
+            callback=callback, keeper=keeper,
+        )  # fmt: skip
     surgery = Surgery(
         model, data, loss, settings_of_examination,
         curvature=chosen.uses_curvature or certifiable, progress=progress, callback=callback,
@@ -91,3 +117,9 @@ def prune(
     if certifiable and result.examined is not None:
         return dataclasses.replace(result, examined=result.examined.held())
     return result
+
+
+def _stages(schedule: Stages | int | None) -> Stages:
+    if schedule is None or isinstance(schedule, Stages):
+        return schedule or Stages()
+    return Stages(schedule, refits=schedule)

@@ -114,8 +114,11 @@ class QuadraticModel:
 
     @cached_property
     def inverse_diagonal(self) -> Tensor:
-        """[H⁻¹]_ii, the dear part of WoodFisher: computed once."""
-        return self._blockwise(lambda curvature, _: curvature.inverse_diagonal())
+        """[H⁻¹]_ii, the dear part of WoodFisher: computed once. Weights that are zero already count as gone."""
+        alive = self.weights != 0
+        if bool(alive.all()):
+            return self._blockwise(lambda curvature, _: curvature.inverse_diagonal())
+        return self._blockwise(lambda curvature, block: curvature.inverse_diagonal(alive[block]))
 
     def solve(self, b: Tensor) -> Tensor:
         """H⁻¹ b."""
@@ -141,6 +144,15 @@ class QuadraticModel:
             return curvature.compensate(pruned[block], step[block], linear)
 
         return self._blockwise(best)
+
+    def moves(self, pruned: Tensor, slopes: Sequence[Tensor]) -> list[Tensor]:
+        """Return the joint update of CBS-U, then the Newton step −H_SS⁻¹a_S for each slope a; 0 on P."""
+        step = -self.removed(pruned)
+        parts = [
+            curvature.moves(pruned[block], step[block], [slope[block] for slope in slopes])
+            for curvature, block in zip(self.curvatures, self.blocks, strict=True)
+        ]
+        return [torch.cat(move) for move in zip(*parts, strict=True)]
 
     def _blockwise(self, function) -> Tensor:  # type: ignore[no-untyped-def]
         return torch.cat([function(c, b) for c, b in zip(self.curvatures, self.blocks, strict=True)])

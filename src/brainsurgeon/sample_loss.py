@@ -37,7 +37,15 @@ ROUND_FLOPS = 32e9
 class SampleLoss:
     """The mean loss of the model on a fixed sample, as a function of the N prunable weights."""
 
-    def __init__(self, batch_loss: BatchLoss, weights: PrunableWeights, values: Tensor, batches: Sequence[Batch]):
+    def __init__(
+        self,
+        batch_loss: BatchLoss,
+        weights: PrunableWeights,
+        values: Tensor,
+        batches: Sequence[Batch],
+        judging: float = 0.5,
+    ):
+        self._judging = judging
         self._loss = batch_loss
         self._weights = weights
         self._values = values
@@ -56,8 +64,8 @@ class SampleLoss:
 
     @property
     def num_judging(self) -> int:
-        """The number of batches that masks and weights are compared on: the first half."""
-        return (self.num_batches + 1) // 2
+        """The number of batches that masks and weights are compared on: the first half, if not said otherwise."""
+        return math.ceil(self._judging * self.num_batches)
 
     def without(self, pruned: Tensor) -> Candidate:
         """Return the candidate with the weights of P at zero and the others as they were."""
@@ -93,7 +101,8 @@ class SampleLoss:
                 views = self._weights.unflatten(leaf)
                 parameters = {f"model.{name}": view.to(self._dtypes[name]) for name, view in views.items()}
                 loss = functional_call(self._loss, parameters, (self._batches[number],))
-            total += self._share[number] * torch.autograd.grad(loss, leaf)[0].double()
+            if loss.requires_grad:  # else the batch takes a way through the model that meets no prunable weight
+                total += self._share[number] * torch.autograd.grad(loss, leaf)[0].double()
         return total / float(self._share[list(chosen)].sum())
 
     def mean(self, means: Sequence[float]) -> float:

@@ -13,7 +13,6 @@ from .batches import SampleStream
 from .blocks import make_blocks
 from .clock import Clock
 from .curvature import Fisher
-from .errors import BrainsurgeonError
 from .events import Callback, Event, silent
 from .examined import Examined
 from .gradients import collect_gradients
@@ -21,10 +20,11 @@ from .loss import BatchLoss, LossLike, check_loss
 from .mask import make_budget
 from .memory import check_fits
 from .methods import Method, make_method
+from .outcome import finish
 from .problem import Problem
 from .progress import watch
 from .quadratic import QuadraticModel
-from .result import LayerRecord, PruningResult
+from .result import PruningResult
 from .sample_loss import LossJudge, SampleLoss
 from .settings import Settings
 from .weights import find_weights
@@ -116,22 +116,12 @@ class Surgery:
 
             problem = Problem(self.values, counts, generator, self.quadratic, judge, told, clock)
             pruned, delta, new = operate(problem, chosen)
-        if not bool(torch.isfinite(new).all()):
-            raise BrainsurgeonError("the update gave weights that are not finite: raise the damping")
         with clock.measure("report"):
             before, after, predicted = self._judge(pruned, delta, new)
         model = self.original if in_place else copy.deepcopy(self.original)
-        self.weights.assign(model, new)
-        masks = {name: mask.clone() for name, mask in self.weights.unflatten(pruned).items()}
-        _verify(model, masks, counts.total)
         record = {**self.settings.record(), "device": str(self.device), "loss": self._loss_name}
-        return PruningResult(
-            model=model,
-            masks=masks,
-            layers=tuple(
-                LayerRecord(layer.name, layer.shape, int(pruned[layer.columns].sum()), layer.size)
-                for layer in self.weights.layers
-            ),
+        return finish(
+            model, self.weights, pruned, new, counts.total,
             sparsity=sparsity,
             method=chosen.name,
             predicted_change=predicted,
@@ -142,7 +132,7 @@ class Surgery:
             notes=tuple(dict.fromkeys(self.notes + (self.quadratic.notes if self.quadratic else []))),
             trace=tuple(trace),
             examined=Examined.weakly(counts, self.quadratic),
-        )
+        )  # fmt: skip
 
     def _judge(self, pruned: Tensor, delta: Tensor, new: Tensor) -> tuple[float, float, float | None]:
         """Return the sample loss before and after, and the change that the quadratic model predicts."""
@@ -176,14 +166,3 @@ def _checked(batch_loss: BatchLoss, batches: Iterator[Any]) -> Iterator[Any]:
         if number == 0:
             check_loss(batch_loss, batch)
         yield batch
-
-
-def _verify(model: nn.Module, masks: dict[str, Tensor], total: int) -> None:
-    """Count again, in the model itself: exactly ⌈rN⌉ weights are gone, and each of them is exactly zero."""
-    found, zeros = 0, 0
-    for name, mask in masks.items():
-        parameter = model.get_parameter(name).detach()
-        found += int(mask.sum())
-        zeros += int((parameter[mask.to(parameter.device)] == 0).sum())
-    if not found == zeros == total:
-        raise AssertionError(f"{found} weights were pruned and {zeros} are zero where {total} should be: a bug")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from torch import Tensor
 
 from .fisher import Fisher
+from .gram import Gram
+from .reordered import Reordered
 
-__all__ = ["Curvature", "Fisher"]
+__all__ = ["Curvature", "Fisher", "Gram", "Reordered"]
 
 
 class Curvature(Protocol):
@@ -36,8 +39,11 @@ class Curvature(Protocol):
     def solve(self, b: Tensor) -> Tensor:
         """H⁻¹ b."""
 
-    def inverse_diagonal(self) -> Tensor:
-        """Return the n entries [H⁻¹]_ii."""
+    def inverse_diagonal(self, kept: Tensor | None = None) -> Tensor:
+        """Return the n entries [H⁻¹]_ii or, with some weights gone, [H_SS⁻¹]_ii on the kept S and 1 elsewhere."""
 
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the minimiser of ½dᵀHd + aᵀd over all d with d = `step` on P (CBS-U)."""
+
+    def moves(self, pruned: Tensor, step: Tensor, slopes: Sequence[Tensor]) -> list[Tensor]:
+        """Return the minimiser of ½dᵀHd over all d with d = `step` on P, then −H_SS⁻¹a_S for each slope a."""

@@ -44,10 +44,17 @@ class Compensation:
 
     def __call__(self, step: Tensor) -> Tensor:
         """Return the best d with d = `step` on P."""
+        return self._best(step, self._linear)
+
+    def descend(self, slope: Tensor) -> Tensor:
+        """Return −H_SS⁻¹a_S, the Newton step of a slope a."""
+        return self._best(torch.zeros_like(slope), slope)
+
+    def _best(self, step: Tensor, linear: Tensor | None) -> Tensor:
         fisher, kept = self._fisher, self._kept
         full = torch.where(self._pruned, step, 0.0)
         force = combine(fisher.columns, full)  # G_P d_P, a K-vector
-        extra = None if self._linear is None else self._linear[kept]
+        extra = None if linear is None else linear[kept]
         if self._factor is None:
             full[kept] = self._iterate(force, extra)
             return full

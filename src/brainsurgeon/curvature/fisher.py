@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -67,8 +68,16 @@ class Fisher:
         once = self._apply_inverse(factor, b)
         return once + self._apply_inverse(factor, b - self.product(once))
 
-    def inverse_diagonal(self) -> Tensor:
-        """[H⁻¹]_ii = (1 − ‖L⁻¹g_i‖²)/λ with LLᵀ = KλI + GGᵀ."""
+    def inverse_diagonal(self, kept: Tensor | None = None) -> Tensor:
+        """[H⁻¹]_ii = (1 − ‖L⁻¹g_i‖²)/λ with LLᵀ = KλI + GGᵀ.
+
+        With some weights gone, [H_SS⁻¹]_ii on the kept S, and 1 elsewhere.
+        """
+        if kept is not None and not bool(kept.all()):
+            result = torch.ones(self.size, dtype=torch.float64, device=kept.device)
+            if bool(kept.any()):
+                result[kept] = Fisher(self.columns[kept], self.damping, self.notes).inverse_diagonal()
+            return result
         factor = self._full_factor()
         if self._is_tall:
             return torch.cholesky_inverse(factor.lower).diagonal().clone()
@@ -82,6 +91,11 @@ class Fisher:
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the best d with d = `step` on P (CBS-U)."""
         return Compensation(self, pruned, linear)(step)
+
+    def moves(self, pruned: Tensor, step: Tensor, slopes: Sequence[Tensor]) -> list[Tensor]:
+        """Return the best d with d = `step` on P and, for each slope a, the step −H_SS⁻¹a_S: one factor for all."""
+        compensation = Compensation(self, pruned, None)
+        return [compensation(step), *(compensation.descend(slope) for slope in slopes)]
 
     @property
     def _is_tall(self) -> bool:

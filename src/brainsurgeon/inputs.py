@@ -1,0 +1,111 @@
+"""What goes into each layer: the moments A = E[Σ xxᵀ] of its inputs, over samples and (for convolutions) positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from .batches import Batch, batch_size
+from .loss import BatchLoss
+from .weights import Layer, PrunableWeights
+
+Rows = Callable[[Tensor], Tensor]
+"""From a layer's input to its groups × inputs × (samples · positions) matrix X."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A of one layer, groups×m×m, from so many columns x; a layer that stores W transposed (inputs first) says so."""
+
+    matrix: Tensor
+    columns: int
+    transposed: bool = False
+
+
+def collect_moments(
+    batch_loss: BatchLoss, weights: PrunableWeights, batches: Iterable[Batch]
+) -> dict[str, Moments]:
+    """Return the mean A of the inputs of every layer that is a plain linear map of them, by parameter name.
+
+    Linear layers and convolutions (grouped and depthwise too) are; a layer missing from the answer is of another kind
+    (embeddings, recurrent or packed weights, transposed convolutions).
+    """
+    totals: dict[str, Tensor] = {}
+    columns: dict[str, int] = {}
+    hooks, readers = [], {}
+    for layer in weights.layers:
+        module = batch_loss.model.get_submodule(layer.name.rpartition(".")[0])
+        reader = _reader(module, layer)
+        if reader is not None:
+            readers[layer.name] = reader
+            hooks.append(module.register_forward_pre_hook(partial(_add, totals, columns, layer.name, reader)))
+    samples = 0
+    try:
+        with torch.no_grad():
+            for batch in batches:
+                batch_loss(batch)
+                samples += batch_size(batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {
+        name: Moments(total / samples, columns[name], readers[name] is _flat_transposed)
+        for name, total in totals.items()
+    }
+
+
+def _add(
+    totals: dict[str, Tensor],
+    columns: dict[str, int],
+    name: str,
+    reader: Rows,
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+) -> None:
+    x = reader(inputs[0].detach())
+    moments = torch.bmm(x, x.transpose(1, 2)).double()
+    totals[name] = totals[name] + moments if name in totals else moments
+    columns[name] = columns.get(name, 0) + x.shape[2]
+
+
+def _reader(module: nn.Module, layer: Layer) -> Rows | None:
+    if not layer.name.endswith("weight"):
+        return None
+    if type(module) is nn.Linear:
+        return _flat
+    if type(module).__name__ == "Conv1D" and len(layer.shape) == 2:  # as in Hugging Face's GPT-2: y = xW
+        return _flat_transposed
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return partial(_patches, module)
+    return None
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1]).T.unsqueeze(0)
+
+
+def _flat_transposed(x: Tensor) -> Tensor:
+    return _flat(x)
+
+
+def _patches(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
+    """Return the patches that the convolution's kernel sees, in the order of its weights."""
+    dims = len(module.kernel_size)
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    x = F.pad(x, module._reversed_padding_repeated_twice, mode)
+    for axis in range(dims):
+        span = module.dilation[axis] * (module.kernel_size[axis] - 1) + 1
+        x = x.unfold(2 + axis, span, module.stride[axis])[..., :: module.dilation[axis]]
+    # batch, channels, positions…, kernel… → groups, channels of a group · kernel, batch · positions
+    kernel = tuple(range(2 + dims, 2 + 2 * dims))
+    positions = tuple(range(2, 2 + dims))
+    x = x.permute(1, *kernel, 0, *positions)
+    inputs = x.shape[0] // module.groups
+    for size in module.kernel_size:
+        inputs *= size
+    return x.reshape(module.groups, inputs, -1)
