@@ -87,7 +87,12 @@ class Compensation:
         def product(x: Tensor) -> Tensor:
             return self._kept_project(self._kept_combine(x)) / fisher.rows + fisher.damping * x
 
-        solution, note = conjugate_gradients(product, b, self._sketch())
+        guess = fisher.last_step  # another mask's update, such as a rival's, is a good start
+        start = None if guess is None or extra is not None else guess[self._kept]
+        solution, note = conjugate_gradients(product, b, self._sketch(), start=start)
+        if extra is None:
+            fisher.last_step = torch.zeros(fisher.size, dtype=torch.float64, device=b.device)
+            fisher.last_step[self._kept] = solution
         if note:
             fisher.notes.append(note)
         return solution

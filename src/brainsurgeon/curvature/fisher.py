@@ -24,6 +24,7 @@ class Fisher:
     columns: Tensor
     damping: float
     notes: list[str] = field(default_factory=list)
+    last_step: Tensor | None = field(default=None, repr=False)
     _factor: Factor | None = None
 
     def __post_init__(self) -> None:

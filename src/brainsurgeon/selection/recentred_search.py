@@ -31,7 +31,7 @@ class RecentredSearch:
 
     A round of which less than a quarter is taken makes the curvature four times as stiff for the next, a round taken
     whole half as stiff. The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by
-    default 8 to 50, as many as are cheap for the network at hand.
+    default 6 to 50, as many as are cheap for the network at hand.
     """
 
     start: Selection = field(default_factory=Randomized)
@@ -57,7 +57,7 @@ class RecentredSearch:
     def improve(self, problem: Problem, pruned: Tensor) -> Tensor:
         """Run the rounds from a mask."""
         stiffness, drift, refused = self.stiffness, None, False
-        rounds = problem.judge.affordable_gradients(8, 50) if self.max_steps is None else self.max_steps
+        rounds = problem.judge.affordable_gradients(6, 50) if self.max_steps is None else self.max_steps
         for number in range(1, rounds + 1):
             if drift is None:
                 drift = -2 * problem.quadratic.w * problem.judge.gradient(pruned)
