@@ -3,8 +3,8 @@
     python experiments/finetune.py mlpnet --checkpoints FOLDER
     python experiments/finetune.py resnet20 --checkpoints FOLDER --root DATA --device cuda
 
-Every mask gets the same epochs, learning rate, order of samples and augmentation; epochs are chosen on a held-out tenth
-of the training images, test images are looked at before and after. A finished cell is not computed again.
+Every mask gets the same epochs, learning rate, order of samples and augmentation; the epoch is chosen on a tenth of
+the training images that neither pruning nor training sees, test images are looked at before and after. A finished cell is not computed again.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.data.augment import random_crop, random_flip
+from brainsurgeon.epochs import split
 from brainsurgeon.evaluate import accuracy
 from brainsurgeon.finetune import finetune
 from brainsurgeon.finetune_settings import FinetuneSettings
@@ -37,7 +38,9 @@ class Plan:
 
 
 PLANS = {
-    "mlpnet": Plan((0.9, 0.95, 0.98, 0.99), FinetuneSettings(epochs=20, learning_rate=0.1, batch_size=128)),
+    "mlpnet": Plan(
+        (0.9, 0.95, 0.98, 0.99), FinetuneSettings(epochs=20, learning_rate=0.1, batch_size=128, patience=None)
+    ),
     "resnet20": Plan(
         (0.8, 0.9, 0.95), FinetuneSettings(epochs=15, learning_rate=0.05, batch_size=256, patience=None), augmented=True
     ),
@@ -67,8 +70,10 @@ def main() -> None:
     finished = {key_of(cell) for cell in read(file)}
     data = load_images(protocol, given.root)
     model = load_network(protocol, [*given.checkpoints, Path("experiments/checkpoints")]).to(given.device)
-    train = tuple(part.to(given.device) for part in data.train())
+    samples = tuple(part.to(given.device) for part in data.train())
     for seed in range(given.seeds):
+        # What chooses the epoch must be new to the pruning too.
+        train, held_out = split(samples, plan.settings.held_out_share, torch.Generator().manual_seed(seed))
         changes: dict[str, Any] = {"seed": seed, **({"epochs": given.epochs} if given.epochs else {})}
         settings = FinetuneSettings(**{**asdict(plan.settings), **changes})
         for sparsity in given.sparsities or plan.sparsities:
@@ -82,7 +87,7 @@ def main() -> None:
                 )
                 seconds = time.perf_counter() - started
                 tuned = finetune(
-                    result.model, train, settings=settings, masks=result.masks, progress=False,
+                    result.model, train, settings=settings, masks=result.masks, held_out=held_out, progress=False,
                     augment=crop_and_flip if plan.augmented else None,
                 )  # fmt: skip
                 cell |= {

@@ -89,7 +89,7 @@ def test_a_data_set_is_split_by_itself() -> None:
 
 def test_without_held_out_samples_the_last_weights_are_kept() -> None:
     case = CASES["linear"]
-    tuned = finetune(pruned(case).model, case.data(), epochs=3, patience=None)
+    tuned = finetune(pruned(case).model, case.data(), epochs=3, held_out_share=0)
     assert tuned.best_epoch == 3
     assert math.isnan(tuned.held_out_before)
     assert "nothing was held out (epoch 3 of 3 kept)" in tuned.summary()
@@ -140,7 +140,15 @@ def test_the_rate_rises_and_falls_to_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"epochs": 0}, {"learning_rate": 0}, {"optimizer": "magic"}, {"held_out_share": 1.0}, {"patience": 0}]
+    "options",
+    [
+        {"epochs": 0},
+        {"learning_rate": 0},
+        {"optimizer": "magic"},
+        {"held_out_share": 1.0},
+        {"held_out_share": -0.1},
+        {"patience": 0},
+    ],
 )
 def test_bad_settings_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(BrainsurgeonError):
@@ -163,7 +171,7 @@ def test_the_count_is_verified_in_the_finished_model(monkeypatch: pytest.MonkeyP
     case = CASES["linear"]
     monkeypatch.setattr(FrozenZeros, "_clear", lambda *_: None)  # as if the hooks did nothing
     with pytest.raises(BrainsurgeonError, match="are no longer zero"):
-        finetune(pruned(case).model, case.data(), epochs=1, patience=None)
+        finetune(pruned(case).model, case.data(), epochs=1, held_out_share=0)
 
 
 def test_bad_calls_are_answered_in_words() -> None:
@@ -175,7 +183,7 @@ def test_bad_calls_are_answered_in_words() -> None:
     with pytest.raises(BrainsurgeonError, match="too few to hold some out"):
         finetune(model, (torch.ones(1, 6), torch.zeros(1, dtype=torch.long)))
     with pytest.raises(BrainsurgeonError, match="an iterator can be read once"):
-        finetune(model, iter([case.data()]), patience=None)
+        finetune(model, iter([case.data()]), held_out_share=0)
     with pytest.raises(BrainsurgeonError, match="there are no held-out samples"):
         finetune(model, case.data(), held_out=[])
     with pytest.raises(BrainsurgeonError, match="fine-tuning diverged in epoch"):

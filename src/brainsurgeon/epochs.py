@@ -31,13 +31,13 @@ def split(data: Any, share: float, generator: torch.Generator) -> tuple[Any, Any
     """Return the samples without a random share of them, and that share."""
     if not _in_memory(data) and not _is_indexed(data):
         raise BrainsurgeonError(
-            f"early stopping needs held-out samples, and a {type(data).__name__} cannot be split: give held_out=…, or "
-            "patience=None to train all the epochs"
+            f"some samples are held out to choose the best epoch, and a {type(data).__name__} cannot be split: give "
+            "held_out=…, or held_out_share=0 to keep the last weights"
         )
     order = torch.randperm(batch_size(data) if _in_memory(data) else len(data), generator=generator)
     count = max(1, round(share * len(order)))
     if count >= len(order):
-        raise BrainsurgeonError(f"{len(order)} sample(s) are too few to hold some out: give more, or patience=None")
+        raise BrainsurgeonError(f"{len(order)} sample(s) are too few to hold some out: give more, or held_out_share=0")
     if _in_memory(data):
         return cut(data, order[count:]), cut(data, order[:count])
     return Subset(data, order[count:].tolist()), Subset(data, order[:count].tolist())

@@ -77,8 +77,9 @@ def finetune(
         loss: as for `brainsurgeon.prune`.
         settings: a `FinetuneSettings`, or its fields by name: epochs=10, learning_rate=0.01, optimizer="adamw", …
         masks: True where a weight is removed; by default the exact zeros of the prunable weights.
-        held_out: samples for early stopping; by default a tenth of the training samples, taken out of them. A loader
-            cannot be split: give these, or patience=None (then the last weights are kept).
+        held_out: samples that choose the epoch whose weights are kept, and stop early; by default a tenth of the
+            training samples, taken out of them. A loader cannot be split: give these, or held_out_share=0, with which
+            the last weights are kept.
         augment: changes a training batch, drawing from the generator it is given.
         in_place: train the model itself.
         device: where to work; by default where the model is.
@@ -93,7 +94,7 @@ def finetune(
     masks = dict(zero_masks(model) if masks is None else masks)
     set_zeros(model, masks)
     generator = torch.Generator().manual_seed(settings.seed)
-    if held_out is None and settings.patience is not None:
+    if held_out is None and settings.held_out_share:
         data, held_out = split(data, settings.held_out_share, generator)
     run = _Run(BatchLoss(model, loss), settings, held_out, augment or _unchanged, generator)
     was_training = model.training

@@ -21,8 +21,8 @@ class FinetuneSettings:
     optimizer: str = "sgd"
     weight_decay: float = 1e-4
     warmup: float = 0.05  # share of the steps
-    patience: int | None = 5  # epochs without a better held-out loss; None never stops early
-    held_out_share: float = 0.1  # where no held-out data are given
+    patience: int | None = 10  # epochs without a better held-out loss; None never stops early
+    held_out_share: float = 0.1  # of the training samples, where no others are given; 0 holds none out
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -33,8 +33,8 @@ class FinetuneSettings:
                 "expected at least one epoch, batches of at least one sample, a positive learning rate and a warm-up "
                 f"of a share of the steps; got {asdict(self)}"
             )
-        if not 0 < self.held_out_share < 1 or (self.patience is not None and self.patience < 1):
-            raise BrainsurgeonError("held_out_share must lie between 0 and 1, and patience be 1 or more, or None")
+        if not 0 <= self.held_out_share < 1 or (self.patience is not None and self.patience < 1):
+            raise BrainsurgeonError("held_out_share must be at least 0 and below 1, and patience 1 or more, or None")
 
     def rate_at(self, done: float) -> float:
         """Return the learning rate when the share `done` of all steps is behind."""

@@ -27,7 +27,9 @@ def finetune(
     patience: Annotated[
         int, typer.Option(help="Stop after so many epochs without a better held-out loss; 0 never stops.")
     ] = DEFAULTS.patience or 0,
-    held_out_share: Annotated[float, typer.Option(help="The share of the data that is held out.")] = 0.1,
+    held_out_share: Annotated[
+        float, typer.Option(help="The share of the data that is held out; 0 keeps the last weights.")
+    ] = 0.1,
     seed: Annotated[int, typer.Option(help="Of the split and the order.")] = 0,
     device: p.DeviceOption = None,
     compressed: Annotated[bool, typer.Option("--compressed", help="Save bits and values.")] = False,
