@@ -4,7 +4,8 @@
     python experiments/finetune.py resnet20 --checkpoints FOLDER --root DATA --device cuda
 
 Every mask gets the same epochs, learning rate, order of samples and augmentation; the epoch is chosen on a tenth of
-the training images that neither pruning nor training sees, test images are looked at before and after. A finished cell is not computed again.
+the training images that neither pruning nor training sees, test images are looked at before and after. A finished
+cell is not computed again.
 """
 
 import argparse
