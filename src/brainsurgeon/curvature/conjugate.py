@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-TOLERANCE = 5e-4
-"""The cost of the step is then within a millionth of the best, far below what the scale of the update leaves open."""
+TOLERANCE = 3e-4
 MOST_ITERATIONS = 300
 
 Operator = Callable[[Tensor], Tensor]
@@ -21,7 +20,7 @@ def conjugate_gradients(
     tolerance: float = TOLERANCE,
     start: Tensor | None = None,
 ) -> tuple[Tensor, str | None]:
-    """Solve Hx = b to a relative residual, from a guess if there is one; return x, and a note if that was not reached."""
+    """Solve Hx = b to a relative residual, from a guess if there is one; return x, and a note if it was not reached."""
     x = torch.zeros_like(b) if start is None else start.clone()
     residual = b.clone() if start is None else b - product(x)
     goal = tolerance * float(b.norm())
