@@ -11,6 +11,7 @@ from .batches import READ, Batch, as_batches, batch_size, cut, is_one_batch, map
 from .errors import BrainsurgeonError
 
 HELD_OUT_SHARE = 0.2
+FEWEST = 5
 MOST_HELD_OUT = 2000
 MOST_READ = 20_000
 """Samples that are read from a loader or another iterable, which cannot be drawn from at random."""
@@ -20,10 +21,13 @@ class TrainingSamples:
     """At most `limit` samples, a fifth of them (at most 2,000) held out to judge steps on.
 
     Samples that lie in memory as tensors are drawn one by one; a loader or another iterable is read once, and its
-    batches are drawn. What a stage draws depends on the seed and its number alone, so that a run can be resumed.
+    batches, less what is held out of each, are drawn. What a stage draws depends on the seed and its number alone, so
+    that a run can be resumed.
     """
 
     def __init__(self, data: Any, seed: int, device: torch.device, limit: int | None = None):
+        if limit is not None and limit < FEWEST:
+            raise BrainsurgeonError(f"max_samples must be at least {FEWEST} (a fifth is held out), got {limit}")
         self._seed, self._device = seed, device
         generator = torch.Generator().manual_seed(seed)
         if is_one_batch(data):
@@ -33,17 +37,12 @@ class TrainingSamples:
             self._data, self._order, self._held = data, order[held:], [data_part(data, order[:held])]
             self.size = len(self._order)
         else:
-            units = _read(as_batches(data, generator), limit or MOST_READ)
-            total, wanted = sum(map(batch_size, units)), 0.0
-            self._held = []
-            while units and wanted < min(MOST_HELD_OUT, HELD_OUT_SHARE * total):
-                self._held.append(units.pop(0))
-                wanted += batch_size(self._held[-1])
-            self._units, self.size = units, sum(map(batch_size, units))
-        if not self.size or not self._held or not batch_size(self._held[0]):
+            self._held, self._units = _hold_out(_read(as_batches(data, generator), limit or MOST_READ))
+            self.size = sum(map(batch_size, self._units))
+        if not self.size or not self.held:
             raise BrainsurgeonError(
-                "too little data for a run in stages: at least 5 samples (2 batches of a loader) are needed, because a "
-                "fifth is held out to judge steps on"
+                f"too little data for a run in stages: at least {FEWEST} samples are needed, because a fifth is held "
+                "out to judge steps on"
             )
 
     @property
@@ -66,7 +65,8 @@ class TrainingSamples:
         for number in torch.randperm(len(self._units), generator=generator).tolist():
             if count <= 0:
                 return
-            batch = cut(self._units[number], slice(count))
+            unit = self._units[number]
+            batch = data_part(unit, torch.randperm(batch_size(unit), generator=generator)[:count])
             count -= batch_size(batch)
             yield self._move(batch)
 
@@ -89,3 +89,17 @@ def _read(batches: Iterator[Batch], limit: int) -> list[Batch]:
         if count >= limit:
             break
     return units
+
+
+def _hold_out(units: list[Batch]) -> tuple[list[Batch], list[Batch]]:
+    """Cut a part of every batch off: a loader may give its samples in order, of classes or of time."""
+    total = sum(map(batch_size, units))
+    wanted = min(MOST_HELD_OUT, int(HELD_OUT_SHARE * total))
+    held, rest, seen, taken = [], [], 0, 0
+    for unit in units:
+        seen += batch_size(unit)
+        part = wanted * seen // total - taken
+        taken += part
+        held.append(cut(unit, slice(part)))
+        rest.append(cut(unit, slice(part, None)))
+    return list(filter(batch_size, held)), list(filter(batch_size, rest))

@@ -30,6 +30,9 @@ class Stages:
     refits: int = 15
 
     def __post_init__(self) -> None:
+        for number in (self.stages, self.refits):
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise BrainsurgeonError(f"the numbers of stages and refits must be whole numbers, got {number!r}")
         if self.stages < 1 or self.refits < 0:
             raise BrainsurgeonError(f"there must be at least 1 stage, and no negative number of anything, got {self}")
         if self.kind not in KINDS:
