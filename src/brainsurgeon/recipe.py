@@ -21,11 +21,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from .errors import BrainsurgeonError
 from .mask import exact_count
 from .methods import Method, make_method
+from .schedule import Stages
 from .settings import Settings
+from .staged import MOST_ROWS, Effort
 from .target import DEMO
 from .update import Keep
 
 Share = Annotated[float, Field(gt=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
 Plain = str | int | float | bool | None
 
 
@@ -55,7 +58,13 @@ class Recipe(BaseModel):
     budget: Literal["global", "uniform"] | dict[str, Share] = "global"
     update_scale: float | Literal["auto"] | None = None
     options: dict[str, Plain] = {}
-    threads: Annotated[int, Field(ge=1)] | None = None
+    schedule: Count | dict[str, int | str] | None = None
+    curvature: Literal["auto", "fisher", "gram"] | None = None
+    max_gradients: Count | None = None
+    max_seconds: Annotated[float, Field(gt=0)] | None = None
+    max_samples: Count | None = None
+    recalibrate: bool = False
+    threads: Count | None = None
 
     @property
     def sparsities(self) -> list[float]:
@@ -81,10 +90,35 @@ class Recipe(BaseModel):
             make_method(self.methods[-1], {key: self.options[key]})
         return made
 
+    def in_stages(self, method: str) -> bool:
+        """Say whether a method prunes in stages: all do where there is a schedule, "auto" always."""
+        return self.schedule is not None or method == "auto"
+
+    def stages(self) -> Stages:
+        """Return the schedule of the methods that prune in stages."""
+        if isinstance(self.schedule, int):
+            return Stages(self.schedule, refits=self.schedule)
+        known = [field.name for field in dataclasses.fields(Stages)]
+        for key in self.schedule or {}:
+            if key not in known:
+                raise RecipeError(f"schedule: unknown key {key!r}; a schedule has: {', '.join(known)}")
+        return Stages(**(self.schedule or {}))  # type: ignore[arg-type]
+
     def settings(self) -> Settings:
         """Return the settings of the examination."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Settings)}
         return Settings(**{**values, "dtype": getattr(torch, values["dtype"])})
+
+    def largest_examination(self) -> Settings:
+        """Return the settings of the largest examination: a stage takes a number of gradients of its own."""
+        settings, staged = self.settings(), [self.in_stages(method) for method in self.methods]
+        if not any(staged):
+            return settings
+        share = max(1, (self.max_gradients or Effort.max_gradients) // self.stages().total)
+        group = max(1, share // MOST_ROWS)
+        if all(staged):
+            return dataclasses.replace(settings, num_gradients=share // group, gradient_batch=group)
+        return dataclasses.replace(settings, num_gradients=max(settings.num_gradients, share // group))
 
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults and all."""
@@ -135,6 +169,7 @@ def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
         exact_count(sparsity, 1)
     recipe.settings()
     recipe.make_methods()
+    recipe.stages()
     return recipe
 
 

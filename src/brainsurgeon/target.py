@@ -63,7 +63,7 @@ def load_target(
     its own, and a shuffling loader, do the same each time.
     """
     function = _demo if spec == DEMO else _find(spec)
-    _seed(seed)
+    seed_globals(seed)
     try:
         made = function(**(arguments or {}))
     except BrainsurgeonError:
@@ -85,7 +85,8 @@ def _demo() -> Target:
     return Target(model, data.train(), "cross_entropy", data.test())
 
 
-def _seed(seed: int) -> None:
+def seed_globals(seed: int) -> None:
+    """Seed the global generators of Python, NumPy and PyTorch, which a user's function or loader may draw from."""
     import torch
 
     random.seed(seed)

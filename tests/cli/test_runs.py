@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,23 @@ def test_doctor_names_what_is_there_and_what_is_not(capsys: pytest.CaptureFixtur
         assert word in out
 
 
+def test_doctor_says_how_to_get_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every extra that it names is one of the package's."""
+    from brainsurgeon.cli import doctor
+
+    monkeypatch.setattr(doctor, "_version", lambda package: None)
+    monkeypatch.setenv("COLUMNS", "160")
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = {extra for extra, _ in (*doctor.EXTRAS.values(), *doctor.SOLVERS.values()) if extra}
+    assert extras <= project["optional-dependencies"].keys()
+    for extra in extras:
+        assert f"pip install 'brainsurgeon[{extra}]'" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -108,6 +126,8 @@ def test_doctor_names_what_is_there_and_what_is_not(capsys: pytest.CaptureFixtur
         (["prune", "nothing.py:build"], 1, "there is no file"),
         (["prune", TARGET, "-m", "cbz"], 1, "unknown method 'cbz'"),
         (["prune", TARGET, "-s", "1.5"], 1, "should be less than 1"),
+        (["prune", TARGET, "--device", "gpu", "-o", "x"], 1, "device 'gpu' cannot be used here"),
+        (["inspect", TARGET, "--device", "cuda:99"], 1, "device 'cuda:99' cannot be used here"),
         (["prune", "--resume", "nowhere"], 1, "not the folder of a run"),
         (["prune", "--resume", "x", "-s", "0.5"], 2, "leave out --sparsity"),
         (["compare", "--resume", "x", "-m", "mp"], 2, "leave out --method"),

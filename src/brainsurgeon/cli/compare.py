@@ -25,6 +25,7 @@ def compare(
     include: o.IncludeOption = None,
     exclude: o.ExcludeOption = None,
     budget: o.BudgetOption = None,
+    stages: o.StagesOption = None,
     num_gradients: o.NumGradientsOption = None,
     blocks: o.BlocksOption = None,
     damping: o.DampingOption = None,
@@ -52,8 +53,8 @@ def compare(
     given = {
         "target": target, "sparsity": sparsities or defaults.get("sparsity"),
         "method": methods or defaults.get("method"), "checkpoint": checkpoint, "include": include,
-        "exclude": exclude, "budget": budget, "num_gradients": num_gradients, "blocks": blocks, "damping": damping,
-        "dtype": dtype, "device": device, "seed": seed,
+        "exclude": exclude, "budget": budget, "schedule": stages, "num_gradients": num_gradients, "blocks": blocks,
+        "damping": damping, "dtype": dtype, "device": device, "seed": seed,
     }  # fmt: skip
     full = o.gather_new(resume, output, recipe, settings, given)
     run = start("compare", full, output, resume)

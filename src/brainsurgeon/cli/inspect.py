@@ -23,6 +23,7 @@ def inspect(
     include: o.IncludeOption = None,
     exclude: o.ExcludeOption = None,
     budget: o.BudgetOption = None,
+    stages: o.StagesOption = None,
     num_gradients: o.NumGradientsOption = None,
     blocks: o.BlocksOption = None,
     damping: o.DampingOption = None,
@@ -41,8 +42,8 @@ def inspect(
 
     given = {
         "target": target, "sparsity": sparsity, "method": method, "checkpoint": checkpoint, "include": include,
-        "exclude": exclude, "budget": budget, "num_gradients": num_gradients, "blocks": blocks, "damping": damping,
-        "dtype": dtype, "device": device, "seed": seed,
+        "exclude": exclude, "budget": budget, "schedule": stages, "num_gradients": num_gradients, "blocks": blocks,
+        "damping": damping, "dtype": dtype, "device": device, "seed": seed,
     }  # fmt: skip
     full = o.gather(recipe, settings, given)
     loaded = load_target(full.target, full.arguments, full.checkpoint, full.settings().seed)
@@ -80,8 +81,9 @@ def _say_needs(console: Console, found: "Inspection") -> None:
     if found.seconds:
         parts = ", ".join(f"{name} {_time(value)}" for name, value in found.seconds.items())
         whole = _time(sum(found.seconds.values()))
+        rough = "at least" if found.staged else "very roughly"
         console.print(
-            f"Time: very roughly [bold]{whole}[/], from a few samples timed here ({parts}).",
+            f"Time: {rough} [bold]{whole}[/], from a few samples timed here ({parts}).",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
 

@@ -35,13 +35,19 @@ SparsityOption = Annotated[
 ]  # fmt: skip
 MethodOption = Annotated[
     str | None,
-    typer.Option("--method", "-m", help="mp, rmp, wf-s, wf, cbs-s, cbs, mp+cbs-u, … (an unknown one lists them all).",
+    typer.Option("--method", "-m", help="auto (the best we know, in stages), mp, wf, cbs-s, cbs, mp+cbs-u, … (an "
+                 "unknown one lists them all).",
                  show_default="cbs", rich_help_panel=METHOD),
 ]  # fmt: skip
 BudgetOption = Annotated[
     str | None,
     typer.Option(help="global: wherever it costs least; uniform: the same share of each layer.",
                  show_default="global", rich_help_panel=METHOD),
+]  # fmt: skip
+StagesOption = Annotated[
+    int | None,
+    typer.Option("--stages", help="Prune in so many stages, and refit as often, with gradients taken again each time.",
+                 min=1, show_default="auto 15, others at once", rich_help_panel=METHOD),
 ]  # fmt: skip
 IncludeOption = Annotated[
     list[str] | None,

@@ -14,6 +14,7 @@ def prune(
     include: o.IncludeOption = None,
     exclude: o.ExcludeOption = None,
     budget: o.BudgetOption = None,
+    stages: o.StagesOption = None,
     num_gradients: o.NumGradientsOption = None,
     blocks: o.BlocksOption = None,
     damping: o.DampingOption = None,
@@ -43,8 +44,8 @@ def prune(
 
     given = {
         "target": target, "sparsity": sparsity, "method": method, "checkpoint": checkpoint, "include": include,
-        "exclude": exclude, "budget": budget, "num_gradients": num_gradients, "blocks": blocks, "damping": damping,
-        "dtype": dtype, "device": device, "seed": seed,
+        "exclude": exclude, "budget": budget, "schedule": stages, "num_gradients": num_gradients, "blocks": blocks,
+        "damping": damping, "dtype": dtype, "device": device, "seed": seed,
     }  # fmt: skip
     full = o.gather_new(resume, output, recipe, settings, given)
     if full is not None and len(full.methods) * len(full.sparsities) > 1:

@@ -1,0 +1,136 @@
+"""How long a run will take on this machine: a few of its gradients and losses are timed, and multiplied."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from .batches import Batch, SampleStream, batch_size, regroup
+from .errors import BrainsurgeonError
+from .gradients import collect_gradients
+from .loss import BatchLoss, check_loss
+from .recipe import Recipe
+from .sample_loss import BATCH, GRADIENT_BATCHES, MODERATE, ROUND_FLOPS, SEARCH_FLOPS, SampleLoss
+from .settings import Settings
+from .staged import Effort
+from .target import Target
+from .weights import PrunableWeights
+
+PATIENCE = 2.0
+"""Seconds that a measurement may take, once it has run twice."""
+PROBE_ROWS = 64
+DRAWS, STEPS, LADDER, SCALES = 25, 50, 6, 4
+"""Masks that race after Algorithm 2, rounds of a search at most, masks compared in a round, scales tried."""
+ALGEBRA = 1.5
+"""All else (reading the gradients, sorting, solving) takes about half the time of the losses once more."""
+
+
+def estimate_seconds(
+    recipe: Recipe, target: Target, weights: PrunableWeights, device: torch.device
+) -> dict[str, float]:
+    """Return the seconds of each part of a run, from a few gradients and losses timed here: rough, and said to be.
+
+    Of a run in stages only the gradients can be foreseen.
+    """
+    settings = recipe.largest_examination()
+    loss = BatchLoss(copy.deepcopy(target.model).to(device).eval().requires_grad_(False), target.loss)
+    stream = SampleStream(target.data, torch.Generator().manual_seed(settings.seed), device, keep=1)
+    batches = list(regroup(stream.take(max(8, PROBE_ROWS * settings.gradient_batch)), BATCH))
+    check_loss(loss, batches[0])
+    warming, row = _time_of_gradients(loss, weights, batches, settings)
+    found = {"gradients": warming}
+    with torch.no_grad():
+        batch = _median_time(lambda: loss(batches[0]), device) * BATCH / batch_size(batches[0])
+    sample = SampleLoss(loss, weights, weights.flatten(loss.model), batches)
+    samples = min(settings.loss_samples, _samples_in(target.data))
+    methods = recipe.make_methods()
+    if not all(map(recipe.in_stages, methods)):
+        found["gradients"] += row * settings.num_gradients
+    for name, method in methods.items():
+        evaluated = 0.0
+        if recipe.in_stages(name):
+            taken = min(recipe.max_gradients or Effort.max_gradients, _samples_in(target.data) * recipe.stages().total)
+            found["gradients"] += row / settings.gradient_batch * taken * len(recipe.sparsities)
+            continue
+        if getattr(method.selection, "uses_loss", False):
+            evaluated += _batches_of_search(samples, sample.flops_per_batch())
+        if getattr(method.update, "uses_loss", False):
+            evaluated += _batches_of_update(samples, sample.flops_per_batch()) * (1 + len(method.rivals))
+        if evaluated:
+            found[name] = ALGEBRA * evaluated * batch * len(recipe.sparsities)
+    return found
+
+
+def _time_of_gradients(
+    loss: BatchLoss, weights: PrunableWeights, batches: list[Batch], settings: Settings
+) -> tuple[float, float]:
+    """Collect a few gradients twice, as the run will; return the seconds of warming up, and those of a row."""
+
+    def collect(rows: int) -> float:
+        start = time.perf_counter()
+        collect_gradients(loss, weights, batches, rows, settings.gradient_batch, settings.dtype)
+        return time.perf_counter() - start
+
+    rows = min(settings.num_gradients, sum(map(batch_size, batches)) // settings.gradient_batch)
+    first, again = collect(rows), collect(rows)
+    return max(first - again, 0.0), again / rows
+
+
+def _samples_in(data: Any) -> float:
+    """Return how many samples the data holds, infinity where it does not say."""
+    data = data.dataset if isinstance(data, DataLoader) else data
+    if isinstance(data, Dataset):
+        return len(data) if hasattr(data, "__len__") else math.inf
+    try:
+        return batch_size(data)
+    except (BrainsurgeonError, TypeError):  # batches in an iterable
+        return math.inf
+
+
+def _first_round(candidates: int, judging: int, flops: float) -> int:
+    return max(1, min(judging, int(ROUND_FLOPS / (flops * candidates))))
+
+
+def _batches_of_update(samples: float, flops: float) -> float:
+    """Return how many batches the line search for the update's scale, and the choice among rivals, look at."""
+    judging = max(1, int(samples) // BATCH // 2)
+    return SCALES * max(MODERATE, _first_round(2, judging, flops)) + 2 * judging
+
+
+def _batches_of_search(samples: float, flops: float) -> float:
+    """Return how many batches the sample loss is evaluated on by Algorithm 2 and a search, roughly and at most."""
+    judging = max(1, int(samples) // BATCH // 2)
+
+    def race(candidates: int) -> float:
+        """All start on a few batches, half of them go on to twice as many, …."""
+        batches, alive, total = _first_round(candidates, judging, flops), candidates, 0.0
+        seen = 0
+        while alive > 1 or not seen:
+            total += alive * (batches - seen)
+            if batches >= judging:
+                break
+            alive, seen, batches = (alive + 1) // 2, batches, min(2 * batches, judging)
+        return total
+
+    gradient = max(GRADIENT_BATCHES, min(judging, int(ROUND_FLOPS / (flops * 3))))
+    rounds = max(8, min(STEPS, int(SEARCH_FLOPS / (3 * gradient * flops))))
+    return race(DRAWS) + rounds * (3 * gradient + race(LADDER))
+
+
+def _median_time(work: Callable[[], object], device: torch.device) -> float:
+    """Run something a few times, the first not counted, and return the median of its times."""
+    work()
+    times: list[float] = []
+    while len(times) < 2 or (sum(times) < PATIENCE and len(times) < 9):
+        start = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2]
