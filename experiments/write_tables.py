@@ -17,7 +17,7 @@ from brainsurgeon.reproduce.cells import read_cells
 
 ROOT = Path(__file__).parent.parent
 RESULTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
-TITLES = {"mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
+TITLES = {"auto": "auto", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
 NETWORKS = {"mlpnet": "MLPNet, MNIST", "resnet20": "ResNet20, CIFAR-10"}
 
 
@@ -33,12 +33,16 @@ def write() -> dict[Path, str]:
 
 def choosing() -> str:
     """Tabulate the methods at a few sparsities."""
-    methods = ("mp", "wf", "mp+cbs-u", "cbs-s", "cbs")
+    cells = {network: read_cells(RESULTS, network) for network in NETWORKS}
+    known = {cell["method"] for found in cells.values() for cell in found}
+    methods = [method for method in ("mp", "wf", "mp+cbs-u", "cbs-s", "cbs", "auto") if method in known]
     rows = []
     for network, sparsities in (("mlpnet", (0.5, 0.8, 0.9, 0.95, 0.98)), ("resnet20", (0.5, 0.7, 0.8, 0.9))):
-        cells = read_cells(RESULTS, network)
         for sparsity in sparsities:
-            found = [[c["accuracy"] for c in cells if (c["sparsity"], c["method"]) == (sparsity, m)] for m in methods]
+            found = [
+                [c["accuracy"] for c in cells[network] if (c["sparsity"], c["method"]) == (sparsity, m)]
+                for m in methods
+            ]
             rows.append([NETWORKS[network], f"{sparsity:g}", *(f"{sum(f) / len(f):.2f}" if f else "–" for f in found)])
     return _table(["network", "sparsity", *(TITLES[method] for method in methods)], rows)
 
