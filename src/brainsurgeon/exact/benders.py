@@ -14,7 +14,7 @@ import numpy as np
 
 from .branch import Outcome
 from .highs import Answer, Rows, run
-from .incumbent import rounded
+from .incumbent import rounded, swap_descent
 from .instance import Array, Instance
 from .joint_relaxation import ROOT_ITERATIONS, JointRelaxation, tight_joint
 from .tangent import root_bound
@@ -39,9 +39,10 @@ def benders(instance: Instance, count: int, start: Array, deadline: float) -> Ou
             if answer.values is None or status != "optimal":
                 break
             y = np.round(answer.values[: relaxation.size])
-            cost = master.cut(y)
+            master.cut(y)
+            near, cost = swap_descent(relaxation, y > 0.5)
             if cost < objective:
-                objective, best = cost, y > 0.5
+                objective, best = master.cut(near.astype(float)), near
     except KeyboardInterrupt:
         status = "interrupted"
     return Outcome(best, objective, lower, status, rounds)

@@ -2,7 +2,7 @@
 
 The frontier is a heap by lower bound. A batch of the most promising nodes is relaxed at once; the tangents give the
 lower bounds, the weights that can be decided at once (their reduced costs exceed the gap), and a 0-1 point each, whose
-true cost may be a new incumbent. What is left is branched on the weight nearest to ½.
+true cost may be a new incumbent. What is left is branched on a weight that is far from decided and matters much.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .instance import Array
 from .tangent import FREE, Relaxation, bounds
 
 BATCH = 256
+EDGE = 1e-9
 TOLERANCE = 1e-9
 """A node is dropped when it cannot be better than the incumbent by more than this, relative to its cost."""
 
@@ -90,7 +91,9 @@ class _Search:
         free = state == FREE
         # A node without a choice left is its own 0-1 point, and that was offered.
         left = free.any(1)
-        pivot = np.where(free, np.abs(np.clip(y, 0, 1) - 0.5), np.inf).argmin(1)
+        inside = np.clip(y, 0, 1)
+        doubt = (np.minimum(inside, 1 - inside) + EDGE) * self.relaxation.weight
+        pivot = np.where(free, doubt, -1.0).argmax(1)
         for row in np.flatnonzero(left):
             for value in (0, 1):
                 child = state[row].copy()

@@ -40,6 +40,11 @@ class JointRelaxation:
         return self.instance.size
 
     @cached_property
+    def weight(self) -> Array:
+        """v_i²H_ii: the cost of pruning the weight alone, without an update."""
+        return self.instance.centre**2 * np.diag(self.instance.hessian)
+
+    @cached_property
     def _rest(self) -> Array:
         return self.instance.hessian - np.diag(self.shift)
 

@@ -38,6 +38,11 @@ class SelectionRelaxation:
         return self.linear.size
 
     @cached_property
+    def weight(self) -> Array:
+        """M_ii, up to a factor."""
+        return self._penalty
+
+    @cached_property
     def _convex(self) -> Array:
         return self.matrix - np.diag(self.shift)
 

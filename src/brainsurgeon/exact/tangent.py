@@ -29,6 +29,10 @@ class Relaxation(Protocol):
     def count(self) -> int:
         """The number n of weights to prune."""
 
+    @property
+    def weight(self) -> Array:
+        """How much deciding on each weight can matter: the larger, the earlier it is branched on."""
+
     def cold(self) -> Array:
         """Return the warm start of the root."""
 
