@@ -64,6 +64,10 @@ def test_options_go_to_the_methods_that_know_them() -> None:
         ({"dtype": "int8"}, "dtype should be 'float32', 'bfloat16'"),
         ({"budget": "layer"}, "budget should be 'global'"),
         ({"update_scale": 0.5, "method": "mp"}, "nothing to scale"),
+        ({"max_seconds": 60}, "max_seconds is for runs in stages"),
+        ({"max_seconds": -1, "method": "auto"}, "max_seconds should be greater than 0"),
+        ({"schedule": 0}, "schedule should be greater than or equal to 1"),
+        ({"schedule": {"stages": 3, "kind": "sudden"}}, "kind must be one of"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_words(values: dict, message: str) -> None:

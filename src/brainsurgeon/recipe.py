@@ -32,6 +32,9 @@ Count = Annotated[int, Field(ge=1)]
 Plain = str | int | float | bool | None
 
 
+OF_STAGES = ("curvature", "max_gradients", "max_seconds", "max_samples", "recalibrate")
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without objects, which reads 1e-4 as the number that everyone means by it."""
 
@@ -170,6 +173,10 @@ def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
     recipe.settings()
     recipe.make_methods()
     recipe.stages()
+    if not any(map(recipe.in_stages, recipe.methods)):
+        for key in OF_STAGES:
+            if getattr(recipe, key):
+                raise RecipeError(f"{origin}: {key} is for runs in stages: give a schedule too, or method auto")
     return recipe
 
 

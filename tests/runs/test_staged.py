@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import pytest
-from test_resume import SETTINGS, outcome
+from test_resume import SETTINGS, outcome, start
 
 from brainsurgeon.recipe import RecipeError, make_recipe
 from brainsurgeon.runs import RunError, RunFolder, execute
@@ -51,6 +53,19 @@ def test_a_run_that_dies_after_a_stage_goes_on_from_there(
             record["settings"].pop("sample_gradients")
             record["settings"].pop("resumed_after_stage", None)
         assert mine == other
+
+
+def test_a_run_in_stages_killed_at_random_moments_ends_bit_identical(tmp_path: Path, undisturbed: RunFolder) -> None:
+    """SIGKILL, four times in one run: each time what is on disk is enough to go on."""
+    run = RunFolder.create(make_recipe(STAGED), tmp_path / "killed")
+    draw = random.Random(7)
+    for _ in range(4):
+        child = start(run)
+        time.sleep(draw.uniform(0.05, 0.5))
+        child.kill()
+        child.wait()
+    execute(run)
+    assert outcome(run) == outcome(undisturbed)
 
 
 def test_a_staged_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
