@@ -43,7 +43,8 @@ def collect_moments(
         reader = _reader(module, layer)
         if reader is not None:
             readers[layer.name] = reader
-            hooks.append(module.register_forward_pre_hook(partial(_add, totals, columns, layer.name, reader)))
+            add = partial(_add, totals, columns, layer.name, reader)
+            hooks.append(module.register_forward_pre_hook(add, with_kwargs=True))
     samples = 0
     try:
         with torch.no_grad():
@@ -66,8 +67,11 @@ def _add(
     reader: Rows,
     module: nn.Module,
     inputs: tuple[Tensor, ...],
+    named: dict[str, Tensor],
 ) -> None:
-    x = reader(inputs[0].detach())
+    x = reader([*inputs, *named.values()][0].detach())
+    # Half precision would round the sums so that they are not positive definite any more.
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     moments = torch.bmm(x, x.transpose(1, 2)).double()
     totals[name] = totals[name] + moments if name in totals else moments
     columns[name] = columns.get(name, 0) + x.shape[2]
