@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import nn
 
-from .batches import Batch
-from .loss import call
+from .batches import READ, Batch, batch_size, regroup
+from .loss import BatchLoss
 
 
-def recalibrate_norms(model: nn.Module, batches: Iterable[Batch], device: torch.device | str) -> int:
+def recalibrate_norms(batch_loss: BatchLoss, batches: Iterable[Batch], device: torch.device | str) -> int:
     """Set the running statistics of every batch-norm layer to those of these samples; return how many there are.
 
     No weight changes. A model without batch-norm layers is left as it is.
     """
+    model = batch_loss.model
     norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
     if not norms:
         return 0
@@ -28,16 +28,15 @@ def recalibrate_norms(model: nn.Module, batches: Iterable[Batch], device: torch.
         norm.reset_running_stats()
         norm.momentum = None  # the plain average over batches
         norm.train()
-    with torch.no_grad():
-        for batch in batches:
-            call(model, _inputs(batch))
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-    for module, mode in modes.items():
-        module.training = mode
-    model.to(home)
+    try:
+        with torch.no_grad():
+            for number, batch in enumerate(regroup(batches, READ)):
+                if number == 0 or batch_size(batch) > 1:  # a single sample has no variance
+                    batch_loss(batch)
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        for module, mode in modes.items():
+            module.training = mode
+        model.to(home)
     return len(norms)
-
-
-def _inputs(batch: Any) -> Any:
-    return batch[0] if isinstance(batch, list | tuple) else batch
