@@ -1,13 +1,17 @@
 """One loss for every calling convention."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F  # noqa: N812
+from torch.nn.utils import parameters_to_vector
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.loss import LOSSES, BatchLoss, LossLike, check_loss
-from cases import CASES, Case, every_case
+from brainsurgeon.loss import LOSSES, BatchLoss, LossLike, check_loss, matching_loss
+from cases import CASES, Case, dict_loss, every_case, seeded
 
 
 class OwnLoss(nn.Module):
@@ -114,3 +118,92 @@ def test_a_loss_that_changes_from_call_to_call_is_refused() -> None:
 def test_a_loss_that_is_not_finite_is_refused() -> None:
     with pytest.raises(BrainsurgeonError, match="loss of the model on the first batch is nan"):
         check_loss(BatchLoss(nn.Linear(6, 3), "cross_entropy"), (torch.full((4, 6), torch.nan), pair()[1]))
+
+
+def matching(case: Case) -> tuple[nn.Module, BatchLoss]:
+    """A model, and the distance of its outputs from those it has now."""
+    model = case.model().eval()
+    distance = matching_loss(case.loss, copy.deepcopy(model))
+    assert distance is not None
+    return model, BatchLoss(model, distance)
+
+
+WITH_OUTPUTS = [name for name in CASES if name != "dict_batch"]
+
+
+@pytest.mark.parametrize("name", WITH_OUTPUTS)
+def test_the_distance_from_the_dense_outputs_vanishes_at_the_dense_weights_with_its_gradient(name: str) -> None:
+    model, distance = matching(CASES[name])
+    value = distance(CASES[name].data())
+    value.backward()
+    assert value.item() == pytest.approx(0, abs=1e-6)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert gradients
+    assert max(float(gradient.abs().max()) for gradient in gradients) < 0.01 * CASES[name].tolerance**0.5
+
+
+@pytest.mark.parametrize("name", WITH_OUTPUTS)
+def test_the_distance_grows_away_from_the_dense_weights(name: str) -> None:
+    model, distance = matching(CASES[name])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    assert distance(CASES[name].data()).item() > 1e-4
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "nll"])
+def test_the_hessian_of_the_distance_is_the_fisher_matrix(loss: str) -> None:
+    """Σ_y p(y|x) ∇log p(y|x) ∇log p(y|x)ᵀ, the expectation over the model's own labels, not over those of the data."""
+    layers = [nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)]
+    model = seeded(lambda: nn.Sequential(*layers, *([nn.LogSoftmax(1)] if loss == "nll" else [])), 0).double()
+    x = seeded(lambda: torch.randn(5, 3), 1).double()
+    distance = matching_loss(loss, copy.deepcopy(model))
+    assert distance is not None
+    start = parameters_to_vector(model.parameters()).detach()
+
+    def named(flat: Tensor) -> dict[str, Tensor]:
+        parts = flat.split([p.numel() for p in model.parameters()])
+        return {n: part.view_as(p) for (n, p), part in zip(model.named_parameters(), parts, strict=True)}
+
+    def divergence(flat: Tensor) -> Tensor:
+        return distance(lambda inputs: functional_call(model, named(flat), (inputs,)), (x, None))  # type: ignore[arg-type]
+
+    def log_probabilities(flat: Tensor) -> Tensor:
+        return F.log_softmax(functional_call(model, named(flat), (x,)), 1).reshape(-1)
+
+    scores = torch.autograd.functional.jacobian(log_probabilities, start)
+    fisher = scores.T @ (log_probabilities(start).exp().unsqueeze(1) * scores) / len(x)
+    hessian = torch.autograd.functional.hessian(divergence, start)
+    torch.testing.assert_close(hessian, fisher, rtol=1e-8, atol=1e-10)
+    assert float(fisher.abs().max()) > 0.01
+
+
+def test_outputs_that_are_no_classes_are_matched_by_their_squared_difference() -> None:
+    case = CASES["regression"]
+    model, distance = matching(case)
+    x = case.data()[0]
+    before = model(x).detach()
+    with torch.no_grad():
+        model[2].bias.add_(0.5)  # type: ignore[index, operator, union-attr]
+    assert distance(case.data()).item() == pytest.approx(0.25, rel=1e-5)
+    torch.testing.assert_close(model(x) - before, torch.full_like(before, 0.5))
+
+
+@pytest.mark.parametrize("loss", ["model", dict_loss], ids=["the model's own", "of model and batch"])
+def test_a_loss_that_does_not_see_outputs_has_no_distance(loss: LossLike) -> None:
+    assert matching_loss(loss, nn.Linear(3, 1)) is None
+
+
+def test_outputs_that_are_no_tensor_have_no_distance() -> None:
+    """A loss of (output, target) may read any kind of output; only tensors can be compared."""
+
+    class Structured(nn.Linear):
+        def forward(self, x: Tensor) -> dict[str, Tensor]:  # type: ignore[override]
+            return {"logits": super().forward(x)}
+
+    def loss(output: dict[str, Tensor], target: Tensor) -> Tensor:
+        return F.cross_entropy(output["logits"], target)
+
+    model = Structured(6, 3)
+    assert matching_loss(loss, model, pair()) is None
+    assert matching_loss("cross_entropy", nn.Linear(6, 3), pair()) is not None

@@ -54,10 +54,11 @@ def prune_in_stages(
     device = torch.device(settings.device or model.get_parameter(weights.names[0]).device)
     dense = copy.deepcopy(model).to(device).eval().requires_grad_(False)
     live = copy.deepcopy(dense)
-    batch_loss, distance = BatchLoss(live, loss), matching_loss(loss, dense)
+    batch_loss = BatchLoss(live, loss)
     samples = TrainingSamples(data, settings.seed, device, max_samples)
     held_out = samples.held_out()
     check_loss(batch_loss, held_out[0])
+    distance = matching_loss(loss, dense, held_out[0])
     final = make_budget(budget, sparsity, [(la.name, la.offset, la.size) for la in weights.layers], device)
     values = weights.flatten(dense)
     before = SampleLoss(batch_loss, weights, values, held_out, judging=1.0).at(values).loss()
@@ -88,5 +89,5 @@ def prune_in_stages(
         trace=tuple(trace),
     )  # fmt: skip
     if recalibrate:
-        recalibrate_norms(result.model, samples.draw(samples.size, 0), device)
+        recalibrate_norms(BatchLoss(result.model, loss), samples.draw(samples.size, 0), device)
     return result

@@ -78,14 +78,21 @@ def _on_output(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[nn.Module,
     return of_model
 
 
-def matching_loss(loss: LossLike, dense: nn.Module) -> Callable[[nn.Module, Batch], Tensor] | None:
+def matching_loss(
+    loss: LossLike, dense: nn.Module, probe: Batch | None = None
+) -> Callable[[nn.Module, Batch], Tensor] | None:
     """Return the distance of a model's outputs from the dense model's, None where the loss does not see outputs.
 
     For a loss of classes the mean Kullback–Leibler divergence of the dense model's probabilities, whose Hessian at the
-    dense weights is the Fisher matrix; for any other the mean squared difference.
+    dense weights is the Fisher matrix; for any other the mean squared difference. None, too, where the output for the
+    `probe` is no tensor.
     """
     if loss == "model" or (callable(loss) and not isinstance(loss, str) and _takes_model(loss)):
         return None
+    if probe is not None:
+        with torch.no_grad():
+            if not isinstance(call(dense, probe[0]), Tensor):
+                return None
     of_classes = loss in ("cross_entropy", "nll")
 
     def distance(model: nn.Module, batch: Batch) -> Tensor:
