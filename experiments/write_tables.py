@@ -59,11 +59,13 @@ def finetuned(network: str) -> str:
         row = [f"{sparsity:g}"]
         for method in methods:
             found = [c for c in cells if (c["sparsity"], c["method"]) == (sparsity, method)]
-            row.append(" → ".join(f"{sum(c[part] for c in found) / len(found):.2f}" for part in ("before", "after")))
+            means = [sum(c[part] for c in found) / len(found) for part in ("before", "after")] if found else []
+            row.append(" → ".join(f"{mean:.2f}" for mean in means) or "–")
         rows.append(row)
-    seeds = len({cell["seed"] for cell in cells})
+    seeds = {method: len({c["seed"] for c in cells if c["method"] == method}) for method in methods}
+    counted = ", ".join(f"{TITLES.get(method, method)} {count}" for method, count in seeds.items())
     devices = ", ".join(sorted({cell["versions"]["device"] for cell in cells}))
-    note = f"\n\n{seeds} seed{'s' if seeds > 1 else ''}, recorded on {devices}."
+    note = f"\n\nSeeds: {counted}. Recorded on {devices}."
     return _table(["sparsity", *(TITLES.get(method, method) for method in methods)], rows) + note
 
 
