@@ -205,3 +205,34 @@ def test_a_gpu_gives_what_the_cpu_gives(shape: tuple[int, int]) -> None:
     ):
         here, away = ask(fisher, w, pruned), ask(there, w.cuda(), pruned.cuda())
         np.testing.assert_allclose(away.cpu(), here, rtol=1e-9, atol=1e-9)
+
+
+@every_shape
+@every_dtype
+@pytest.mark.parametrize("P", [[], [4], [0, 1, 5, 9, 10], list(range(11)), list(range(12))], ids=len)
+def test_moves_are_the_update_and_the_newton_step_of_each_slope(
+    shape: tuple[int, int], dtype: torch.dtype, P: list[int]
+) -> None:
+    toy, fisher, H = build(shape, dtype)
+    slopes = [toy.G.mean(0), np.random.default_rng(3).normal(size=12)]
+    pruned = mask_of(P, 12)
+    step = torch.where(pruned, -torch.from_numpy(toy.w), 0.0)
+    repair, *newtons = fisher.moves(pruned, step, [torch.from_numpy(slope) for slope in slopes])
+    assert_close(repair, reference.obs_step(H, toy.w, P), dtype)
+    for newton, slope in zip(newtons, slopes, strict=True):
+        assert_close(newton, reference.obs_step(H, np.zeros(12), P, slope), dtype)
+        assert not newton[pruned].any()
+
+
+@every_shape
+@every_dtype
+@pytest.mark.parametrize("gone", [[], [4], [0, 1, 5, 9, 10], list(range(11)), list(range(12))], ids=len)
+def test_the_inverse_diagonal_of_what_is_kept(shape: tuple[int, int], dtype: torch.dtype, gone: list[int]) -> None:
+    """[H_SS⁻¹]_ii, as if the others had never been there; 1 in their place."""
+    _, fisher, H = build(shape, dtype)
+    kept = ~mask_of(gone, 12)
+    S = indices_of(kept)
+    expected = np.ones(12)
+    expected[S] = np.diag(np.linalg.inv(H[np.ix_(S, S)]))
+    assert_close(fisher.inverse_diagonal(kept), expected, dtype)
+    assert_close(fisher.inverse_diagonal(), np.diag(np.linalg.inv(H)), dtype)  # and the whole is as before
