@@ -11,7 +11,7 @@ from brainsurgeon import gradients as module
 from brainsurgeon.batches import map_tensors
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
-from brainsurgeon.gradients import Gradients, collect_gradients
+from brainsurgeon.gradients import Gradients, collect_gradients, mean_squares
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.weights import PrunableWeights, find_weights
 from cases import CASES, SAMPLES, Case, every_case, every_device
@@ -143,3 +143,47 @@ def test_collecting_leaves_the_model_as_it_was(name: str) -> None:
     collect_gradients(batch_loss, weights, [data], 5)
     assert all(torch.equal(value, before[key]) for key, value in batch_loss.state_dict().items())
     assert all(parameter.grad is None for parameter in batch_loss.parameters())
+
+
+@every_device
+@every_case
+@pytest.mark.parametrize("group", [1, 3])
+def test_means_and_mean_squares_are_those_of_the_rows(case: Case, device: str, group: int) -> None:
+    batch_loss, weights, data = prepare(case, device)
+    mean, squares, rows, notes = mean_squares(batch_loss, weights, [data], 13, group)
+    expected = collect_gradients(batch_loss, weights, [data], 13, group)
+    assert rows == expected.rows == 13
+    assert notes == expected.notes
+    columns = expected.columns.double()
+    tolerance = {"rtol": 10 * case.tolerance, "atol": 1e-6 if case.tolerance < 0.01 else 1e-3}
+    assert mean.dtype == squares.dtype == torch.float64
+    torch.testing.assert_close(mean, columns.mean(1), **tolerance)
+    torch.testing.assert_close(squares, columns.square().mean(1), **tolerance)
+
+
+def test_mean_squares_store_no_rows_and_stop_where_the_data_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 4)
+    batch_loss, weights, data = prepare(CASES["linear"])
+    seen: list[Event] = []
+    chunks = module.gradient_rows(batch_loss, weights, [data], 1000, 3, seen.append, [])
+    shapes = [{value.shape[0] for value in rows.values()} for rows in chunks]
+    assert shapes == [{4}, {4}, {4}, {1}]  # 40 samples are 13 groups of 3
+    assert [event.done for event in seen] == [4, 8, 12, 13]
+    assert mean_squares(batch_loss, weights, [data], 1000, 3)[2] == 13
+
+
+def test_squares_of_half_precision_do_not_vanish() -> None:
+    """A gradient of 1e-5 is a number in float16, and its square is not."""
+    model = torch.nn.Linear(4, 3, bias=False).half()
+    batch = (torch.full((8, 4), 1e-5).half(), torch.zeros(8, dtype=torch.long))
+    batch_loss, weights = BatchLoss(model, "cross_entropy"), find_weights(model)
+    _, squares, _, _ = mean_squares(batch_loss, weights, [batch], 8)
+    expected = collect_gradients(batch_loss, weights, [batch], 8).columns.double().square().mean(1)
+    assert bool((expected > 0).all())
+    torch.testing.assert_close(squares, expected, rtol=0.01, atol=0)
+
+
+def test_mean_squares_name_the_layer_whose_gradient_is_not_finite() -> None:
+    batch_loss, weights, (x, y) = prepare(CASES["linear"])
+    with pytest.raises(BrainsurgeonError, match=r"gradient of '0\.weight' is NaN or infinite"):
+        mean_squares(batch_loss, weights, [(x.fill_(torch.inf), y)], 5)

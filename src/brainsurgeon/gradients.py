@@ -91,6 +91,7 @@ def mean_squares(
     for rows in gradient_rows(batch_loss, weights, batches, num_gradients, gradient_batch, notify, notes):
         for layer in weights.layers:
             values = rows[f"model.{layer.name}"].flatten(1)
+            values = values.to(torch.promote_types(values.dtype, torch.float32))  # squares of float16 vanish
             total[layer.columns] += values.sum(0)
             squares[layer.columns] += values.square().sum(0)
         filled += values.shape[0]
