@@ -27,7 +27,7 @@ PRECISION = 1e-7
 def benders(instance: Instance, count: int, start: Array, deadline: float) -> Outcome:
     """CBS by alternating between a master and CBS-U until they agree."""
     height = max(instance.joint_cost(start) - instance.floor, 1e-300)
-    relaxation = tight_joint(instance, count, height)
+    relaxation = tight_joint(instance, count, height, deadline)
     best = rounded(relaxation, start)
     master = _Master(relaxation, height, instance.floor)
     objective, lower, status, rounds = master.cut(best.astype(float)), -np.inf, "optimal", 0

@@ -59,7 +59,7 @@ class _Search:
             self.lower = self.heap[0][0]
             if self.lower >= self.target:
                 break
-            if time.perf_counter() > deadline:
+            if self.nodes and time.perf_counter() > deadline:  # the root at least is bounded
                 return "time limit"
             if max_nodes is not None and self.nodes >= max_nodes:
                 return "node limit"

@@ -104,7 +104,7 @@ def rough_joint(instance: Instance, count: int) -> JointRelaxation:
     return JointRelaxation(instance, count, np.full(instance.size, instance.spectrum[0][0] / 2))
 
 
-def tight_joint(instance: Instance, count: int, scale: float) -> JointRelaxation:
+def tight_joint(instance: Instance, count: int, scale: float, deadline: float = np.inf) -> JointRelaxation:
     """CBS relaxed with the split of the tightest bound at the root; `scale` is the size of the costs at hand."""
 
     def root(shift: Array, warm: Array | None) -> Root:
@@ -115,7 +115,7 @@ def tight_joint(instance: Instance, count: int, scale: float) -> JointRelaxation
         slope = alpha[0] / shift
         return Root(lower, slope**2 * s * (1 - s) / 2, _curvature(trial, s, slope), warm)
 
-    shift = best_split(instance.hessian, root, scale, positive=True)
+    shift = best_split(instance.hessian, root, scale, deadline, positive=True)
     return JointRelaxation(instance, count, shift)
 
 

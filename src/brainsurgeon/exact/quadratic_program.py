@@ -20,5 +20,5 @@ def minimise(matrix: Array, linear: Array, start: Array, deadline: float, max_no
     rough = rough_selection(matrix, linear, count)
     value = float(rough.tangent(start[None].astype(float))[0][0])
     scale = max(value - root_bound(rough)[0], 1e-9 * float(np.diag(matrix).max()))
-    relaxation = tight_selection(matrix, linear, count, scale)
+    relaxation = tight_selection(matrix, linear, count, scale, deadline)
     return branch_and_bound(relaxation, rounded(relaxation, start), deadline, max_nodes)

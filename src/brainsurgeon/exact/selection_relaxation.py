@@ -90,7 +90,9 @@ def rough_selection(matrix: Array, linear: Array, count: int) -> SelectionRelaxa
     return SelectionRelaxation(matrix, linear, count, np.zeros(linear.size))
 
 
-def tight_selection(matrix: Array, linear: Array, count: int, scale: float) -> SelectionRelaxation:
+def tight_selection(
+    matrix: Array, linear: Array, count: int, scale: float, deadline: float = np.inf
+) -> SelectionRelaxation:
     """Relax ½yᵀMy + cᵀy with the split of the tightest bound at the root; `scale` is the gap that there is to close."""
     # On Σy = n, curvature along (1,…,1) does not matter: as much of it as is wanted may be added.
     extra = FLOOR * np.diag(matrix).max()
@@ -109,4 +111,4 @@ def tight_selection(matrix: Array, linear: Array, count: int, scale: float) -> S
             curvature[part] = lever[:, None] * inverse_on_plane(regular) * lever
         return Root(lower, inside * (1 - inside) / 2, curvature, warm)
 
-    return SelectionRelaxation(matrix, linear, count, best_split(lifted, root, scale) - extra)
+    return SelectionRelaxation(matrix, linear, count, best_split(lifted, root, scale, deadline) - extra)

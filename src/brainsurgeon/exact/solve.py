@@ -33,7 +33,7 @@ def branch_selection(instance: Instance, count: int, start: Array, deadline: flo
 
 def branch_joint(instance: Instance, count: int, start: Array, deadline: float) -> Outcome:
     """CBS by branch and bound."""
-    relaxation = tight_joint(instance, count, instance.joint_cost(start) - instance.floor)
+    relaxation = tight_joint(instance, count, instance.joint_cost(start) - instance.floor, deadline)
     return branch_and_bound(relaxation, rounded(relaxation, start), deadline)
 
 
@@ -89,7 +89,7 @@ def solve(
         chosen_set = solve(instance, count, "branch-and-bound-s", time_limit).pruned.numpy() if given is None else given
         outcome = update_program(instance, count, chosen_set, deadline)
     else:
-        outcome = chosen.solver(instance, count, starting_set(instance, count, chosen.cost, given), deadline)
+        outcome = _interruptible(chosen, instance, count, given, deadline)
     return _certified(instance, outcome, formulation, chosen.cost, time.perf_counter() - began)
 
 
@@ -107,6 +107,19 @@ def starting_set(instance: Instance, count: int, cost: str, given: Array | None 
     return min((swap_descent(relaxation, start) for start in starts), key=lambda pair: pair[1])[0]
 
 
+def _interruptible(
+    chosen: Formulation, instance: Instance, count: int, given: Array | None, deadline: float
+) -> Outcome:
+    """Solve from a good start; where Ctrl-C comes before there is anything better, the start is the answer."""
+    start = lowest(np.abs(instance.weights), count) if given is None else given
+    try:
+        start = starting_set(instance, count, chosen.cost, given)
+        return chosen.solver(instance, count, start, deadline)
+    except KeyboardInterrupt:
+        cost = instance.selection_cost if chosen.cost == "selection" else instance.joint_cost
+        return Outcome(start, cost(start), instance.floor, "interrupted")
+
+
 def _certified(instance: Instance, outcome: Outcome, formulation: str, cost: str, seconds: float) -> Certified:
     if cost == "selection":
         delta = np.where(outcome.pruned, -instance.weights, 0.0)
@@ -116,7 +129,7 @@ def _certified(instance: Instance, outcome: Outcome, formulation: str, cost: str
         pruned=torch.from_numpy(outcome.pruned.copy()),
         delta=torch.from_numpy(delta),
         objective=outcome.objective,
-        lower_bound=min(outcome.lower, outcome.objective),
+        lower_bound=min(max(outcome.lower, instance.floor), outcome.objective),  # no step at all costs less than that
         status=outcome.status,
         formulation=formulation,
         cost=cost,

@@ -8,6 +8,7 @@ by Newton steps on a logarithmic barrier.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,20 +35,20 @@ class Root:
 RootBound = Callable[[Array, Array | None], Root]
 
 
-def best_split(matrix: Array, root: RootBound, scale: float, positive: bool = False) -> Array:
+def best_split(matrix: Array, root: RootBound, scale: float, deadline: float = np.inf, positive: bool = False) -> Array:
     """Return the u with the best bound among those with M − diag(u) positive definite (and u > 0 where asked).
 
-    `scale` is the size of the costs at hand. Any u that is returned gives valid bounds, however far the ascent came.
+    `scale` is the size of the costs at hand. The bounds are valid however far the ascent came by the deadline.
     """
-    ascent = _Ascent(matrix, root, positive)
+    ascent = _Ascent(matrix, root, positive, deadline)
     for phase in CENTRING:
         ascent.centre(phase * max(scale, 1e-300) / len(matrix))
     return ascent.best
 
 
 class _Ascent:
-    def __init__(self, matrix: Array, root: RootBound, positive: bool):
-        self.matrix, self.root, self.positive = matrix, root, positive
+    def __init__(self, matrix: Array, root: RootBound, positive: bool, deadline: float):
+        self.matrix, self.root, self.positive, self.deadline = matrix, root, positive, deadline
         # In units of the diagonal, the smallest eigenvalue is a safe start whatever the weights' scales.
         unit = np.sqrt(np.diag(matrix))
         least = float(np.linalg.eigvalsh(matrix / np.outer(unit, unit))[0])
@@ -58,6 +59,8 @@ class _Ascent:
     def centre(self, weight: float) -> None:
         """Maximise bound(u) + μ log det(M − diag u), plus μ Σ log u_i where u must be positive."""
         for _ in range(NEWTON_STEPS):
+            if time.perf_counter() > self.deadline:
+                return
             gradient, curvature = self._derivatives(weight)
             step = np.linalg.solve(curvature, gradient)
             decrement = float(gradient @ step)
@@ -77,7 +80,7 @@ class _Ascent:
         """Go as far along the step as the barrier's objective rises; say whether that was anywhere."""
         value = self.here.bound + weight * self._barrier(self.u)
         length = 1.0
-        while length > 1e-4:
+        while length > 1e-4 and time.perf_counter() < self.deadline:
             trial = self.u + length * step
             barrier = self._barrier(trial)
             if np.isfinite(barrier):
