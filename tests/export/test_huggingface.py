@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from brainsurgeon import BrainsurgeonError, load_masks, prune
-from brainsurgeon.export import save_pretrained
+from brainsurgeon.export import save_pretrained, to_onnx
 from brainsurgeon.zeros import count_zeros
 
 
@@ -31,6 +31,25 @@ def test_the_folder_is_read_by_from_pretrained(tmp_path: Path) -> None:
     assert json.loads((folder / "pruning.json").read_text())["pruned"] == result.pruned
     with torch.no_grad():
         assert torch.equal(loaded(**batch).logits, result.model.eval()(**batch).logits)
+
+
+def test_a_transformer_is_exported_to_onnx_with_its_inputs_by_name(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    pytest.importorskip("onnxscript", reason="needs brainsurgeon[onnx]")
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    model = transformers.BertForSequenceClassification(config).eval()
+    generator = torch.Generator().manual_seed(0)
+    batch = {
+        "input_ids": torch.randint(50, (3, 8), generator=generator),
+        "attention_mask": torch.ones(3, 8, dtype=torch.long),
+    }
+    labelled = {**batch, "labels": torch.randint(2, (3,), generator=generator)}
+    result = prune(model, labelled, 0.7, "mp", "model", num_gradients=1, progress=False)
+    exported = to_onnx(result.model, batch, tmp_path / "bert.onnx")
+    assert exported.difference < 1e-4
+    assert exported.zeros >= result.pruned
 
 
 def test_other_models_are_refused(tmp_path: Path) -> None:
