@@ -84,7 +84,8 @@ def _by_gram(batch_loss, weights, batches, rows, group, blocks, dtype, notify) -
     if others.layers:
         notes += (f"no plain linear map, so its curvature is the Fisher's: {', '.join(others.names)}",)
         flat = _laid_out(others)
-        fallback = _by_fisher(batch_loss, flat, batches, rows, group, blocks, dtype, notify)
+        inside_layers = "layer" if blocks == "model" else blocks  # other layers may lie between these
+        fallback = _by_fisher(batch_loss, flat, batches, rows, group, inside_layers, dtype, notify)
 
     def curvatures(damping: float) -> list[Curvature]:
         of_others = iter(fallback.curvatures(damping)) if others.layers else iter(())
