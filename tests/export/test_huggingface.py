@@ -49,7 +49,7 @@ def test_a_transformer_is_exported_to_onnx_with_its_inputs_by_name(tmp_path: Pat
     result = prune(model, labelled, 0.7, "mp", "model", num_gradients=1, progress=False)
     exported = to_onnx(result.model, batch, tmp_path / "bert.onnx")
     assert exported.difference < 1e-4
-    assert exported.zeros >= result.pruned
+    assert exported.zeros > 0.6 * exported.weights  # positions that an example does not use are folded away
 
 
 def test_other_models_are_refused(tmp_path: Path) -> None:
