@@ -99,10 +99,13 @@ def _csr(model: nn.Module, example: Any, masks: Mapping[str, Tensor]) -> _Prepar
 
 def _torch(model: nn.Module, example: Any) -> Callable[[], Any]:
     model.eval()
+    on_gpu = any(parameter.is_cuda for parameter in model.parameters())
 
-    def run() -> Any:
+    def run() -> None:
         with torch.inference_mode():
-            return call(model, example)
+            call(model, example)
+        if on_gpu:  # which answers before it has done its work
+            torch.cuda.synchronize()
 
     return run
 
@@ -131,7 +134,7 @@ def _openvino(path: Path, example: Any, rate: float | None) -> Callable[[], Any]
     request = compiled.create_infer_request()
     from brainsurgeon.batches import tensors_of
 
-    inputs = [tensor.numpy() for tensor in tensors_of(example)]
+    inputs = [tensor.cpu().numpy() for tensor in tensors_of(example)]
     return lambda: request.infer(inputs)
 
 
