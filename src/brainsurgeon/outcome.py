@@ -19,7 +19,9 @@ def finish(
     if not bool(torch.isfinite(new).all()):
         raise BrainsurgeonError("the update gave weights that are not finite: raise the damping")
     weights.assign(model, new)
-    masks = {name: mask.clone() for name, mask in weights.unflatten(pruned).items()}
+    # The masks come back where the model is, wherever the work was done.
+    homes = {name: model.get_parameter(name).device for name in weights.names}
+    masks = {name: mask.to(homes[name], copy=True) for name, mask in weights.unflatten(pruned).items()}
     verify(model, masks, total)
     layers = tuple(
         LayerRecord(layer.name, layer.shape, int(pruned[layer.columns].sum()), layer.size) for layer in weights.layers
@@ -33,6 +35,6 @@ def verify(model: nn.Module, masks: dict[str, Tensor], total: int) -> None:
     for name, mask in masks.items():
         parameter = model.get_parameter(name).detach()
         found += int(mask.sum())
-        zeros += int((parameter[mask.to(parameter.device)] == 0).sum())
+        zeros += int((parameter[mask] == 0).sum())
     if not found == zeros == total:
         raise AssertionError(f"{found} weights were pruned and {zeros} are zero where {total} should be: a bug")
