@@ -30,7 +30,7 @@ EVENTS = [
 
 
 def test_a_line_says_stage_share_values_and_time_left() -> None:
-    assert line(EVENTS[0], 5.0) == "gradients: 10 of 20 (2/s, 5 s left)"
+    assert line(EVENTS[0], 5.0, 10) == "gradients: 10 of 20 (2/s, 5 s left)"
     assert line(EVENTS[2]) == "cbs@0.9 search: 1 of 2: cost 0.5, swaps 3"
     assert line(Event("download", 3)) == "download: 3"
     words = {"pruned": 12000, "curvature": "gram"}
@@ -53,6 +53,17 @@ def test_lines_come_at_the_beginning_at_the_end_and_now_and_then(monkeypatch: py
         now += 0.01
         tell(Event("draws", step, 100))
     assert len(written) == 11
+
+
+def test_a_resumed_stage_is_timed_from_where_it_was_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(trackers, "time", SimpleNamespace(monotonic=lambda: now))
+    written: list[str] = []
+    tell = log_lines(written.append, every=1.0)
+    for step in (20, 21, 22):
+        tell(Event("stages", step, 30))
+        now += 10.0
+    assert written[-1] == "stages: 22 of 30 (0.1/s, 80 s left)"
 
 
 def test_one_callback_reaches_all() -> None:

@@ -57,7 +57,7 @@ def bars(console: Console | None = None) -> Iterator[Callback]:
         def draw(event: Event) -> None:
             name = event.stage if event.stage == "cells" else f"{event.label} {event.stage}".strip()
             if name not in tasks:
-                tasks[name] = shown.add_task(name, total=event.total)
+                tasks[name] = shown.add_task(name, total=event.total, completed=event.done)
             elif event.done < last[name]:  # the same stage once more
                 shown.reset(tasks[name], total=event.total)
             last[name] = event.done

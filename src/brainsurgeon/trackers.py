@@ -26,14 +26,14 @@ Tracker = Callable[[Path, Mapping[str, Any]], AbstractContextManager[Callback]]
 def log_lines(write: Callable[[str], None], every: float = 10.0) -> Callback:
     """Give a callback that writes a line when a stage begins and first ends, and every few seconds at most."""
     written: dict[str, float] = {}
-    started: dict[str, float] = {}
+    started: dict[str, tuple[float, int]] = {}
     last: dict[str, int] = {}
     ended: set[str] = set()
 
     def tell(event: Event) -> None:
         name, now = f"{event.label} {event.stage}".strip(), time.monotonic()
         if event.done < last.get(name, event.done + 1):  # it begins, or begins once more
-            started[name] = now
+            started[name] = (now, event.done if event.done > 1 else 0)
         last[name] = event.done
         over = event.total is not None and event.done >= event.total
         if name in written and now - written[name] < every and (not over or name in ended):
@@ -41,24 +41,25 @@ def log_lines(write: Callable[[str], None], every: float = 10.0) -> Callback:
         if over:
             ended.add(name)
         written[name] = now
-        write(line(event, now - started[name]))
+        since, first = started[name]
+        write(line(event, now - since, event.done - first))
 
     return tell
 
 
-def line(event: Event, seconds: float = 0.0) -> str:
-    """Return an event as a line of text, with the time left where it can be told."""
+def line(event: Event, seconds: float = 0.0, since: int = 0) -> str:
+    """Return an event as a line of text, with the time left where it can be told from `since` units in `seconds`."""
     name = f"{event.label} {event.stage}".strip()
     share = f"{event.done:,}" + (f" of {event.total:,}" if event.total is not None else "")
     values = ", ".join(f"{key} {_shown(value)}" for key, value in event.values.items())
     left = ""
-    if seconds >= 1 and event.total and 0 < event.done < event.total:
-        left = f" ({event.done / seconds:.3g}/s, {seconds * (event.total - event.done) / event.done:.0f} s left)"
+    if seconds >= 1 and since > 0 and event.total and event.done < event.total:
+        left = f" ({since / seconds:.3g}/s, {seconds * (event.total - event.done) / since:.0f} s left)"
     return f"{name}: {share}{left}" + (f": {values}" if values else "")
 
 
 def _shown(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return value or "none" if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def combined(*callbacks: Callback) -> Callback:
