@@ -91,10 +91,10 @@ def wide_search(least: float) -> Callable[[Any], Any]:
 # ---- Sub-blocks of real networks
 
 
-def surgeries(checkpoints: Path) -> Iterator[tuple[str, Surgery, Any]]:
-    for name in ("mlpnet", "resnet20"):
+def surgeries(options: argparse.Namespace) -> Iterator[tuple[str, Surgery, Any]]:
+    for name in options.network:
         protocol = PROTOCOLS[name]
-        model, data = load_network(protocol, [checkpoints]), load_images(protocol)
+        model, data = load_network(protocol, [options.checkpoints]), load_images(protocol)
         settings = {**protocol.settings, "num_gradients": GRADIENTS}
         yield name, Surgery(model, data.train(), progress=False, **settings), data
 
@@ -148,7 +148,7 @@ def gaps_of(quadratic: QuadraticModel, count: int, seconds: float) -> dict[str, 
 
 def instances(options: argparse.Namespace) -> dict[str, Any]:
     rows = []
-    for network, surgery, _ in surgeries(options.checkpoints):
+    for network, surgery, _ in surgeries(options):
         for number, quadratic in enumerate(sub_blocks(surgery, options.size, options.count)):
             sparsity = (0.5, 0.8)[number % 2]
             row = gaps_of(quadratic, round(sparsity * options.size), options.seconds)
@@ -172,11 +172,12 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def formulations(options: argparse.Namespace) -> dict[str, Any]:
-    """Solve random instances with K = 16, half of the weights pruned; a formulation stops growing when it fails."""
+    """Solve random instances with K = 16, half of the weights pruned; a formulation stops after its second failure."""
     joint = ("branch-and-bound", "benders", "cbs")
     selection = ("branch-and-bound-s", "cbs-s", "cbs-s-dense", "cbs-s-linear")
     rows = []
     for formulation in (*joint, *selection):
+        failures = 0
         for size in (10, 20, 30, 40, 60, 80, 100):
             rng = np.random.default_rng(size)
             G, w = rng.normal(size=(16, size)), rng.normal(size=size)
@@ -188,27 +189,30 @@ def formulations(options: argparse.Namespace) -> dict[str, Any]:
                 }
             )  # fmt: skip
             print(found.summary(), flush=True)
-            if found.status != "optimal":
+            failures += found.status != "optimal"
+            if failures == 2:
                 break
     return {"K": 16, "damping": 1e-3, "time_limit": 60.0, "rows": rows}
 
 
 def largest(options: argparse.Namespace) -> dict[str, Any]:
+    """Solve ever larger sub-blocks, one of each size; a series ends where a minute is not enough."""
     rows = []
-    for network, surgery, _ in surgeries(options.checkpoints):
-        for size in (64, 100, 150, 200):
-            quadratic = sub_blocks(surgery, size, 2)
-            for sparsity in (0.5, 0.8):
-                for formulation in ("branch-and-bound", "branch-and-bound-s"):
-                    found = [solve(q, round(sparsity * size), formulation, 60.0) for q in quadratic]
-                    rows += [
+    for network, surgery, _ in surgeries(options):
+        blocks = {size: sub_blocks(surgery, size, 1)[0] for size in (40, 64, 100, 150, 200, 300)}
+        for sparsity in (0.5, 0.8):
+            for formulation in ("branch-and-bound", "branch-and-bound-s"):
+                for size, quadratic in blocks.items():
+                    found = solve(quadratic, round(sparsity * size), formulation, 60.0)
+                    rows.append(
                         {
-                            "network": network, "N": size, "sparsity": sparsity, "formulation": formulation, "block": k,
-                            "status": one.status, "gap": one.gap, "seconds": one.seconds, "nodes": one.nodes,
+                            "network": network, "N": size, "sparsity": sparsity, "formulation": formulation,
+                            "status": found.status, "gap": found.gap, "seconds": found.seconds, "nodes": found.nodes,
                         }
-                        for k, one in enumerate(found)
-                    ]  # fmt: skip
-                    print(network, size, sparsity, formulation, [o.status for o in found], flush=True)
+                    )  # fmt: skip
+                    print(network, sparsity, found.summary(), flush=True)
+                    if found.status != "optimal":
+                        break
     return {"time_limit": 60.0, "rows": rows}
 
 
@@ -217,13 +221,13 @@ def largest(options: argparse.Namespace) -> dict[str, Any]:
 
 def networks(options: argparse.Namespace) -> dict[str, Any]:
     rows = []
-    for network, surgery, data in surgeries(options.checkpoints):
+    for network, surgery, data in surgeries(options):
         quadratic = surgery.quadratic
         assert quadratic is not None
         for sparsity in (0.7,) if network == "resnet20" else (0.5, 0.9, 0.98):
             problem = problem_of(quadratic, -(-round(sparsity * 1000) * quadratic.size // 1000))
             masks = _timed_masks(problem, options.seconds)
-            proof = certify(quadratic, problem.budget, masks["polish"][0], 120.0)
+            proof = certify(quadratic, problem.budget, masks["polish"][0], 60.0)
             for name, (mask, seconds) in masks.items():
                 model = surgery.prune(sparsity, (Given({"mask": mask}), _keep())).model
                 rows.append(
@@ -260,7 +264,7 @@ def _timed_masks(problem: Problem, seconds: float) -> dict[str, tuple[Tensor, fl
         "wide": lambda: restarted(wide_search(least), problem, seconds),
         "polish from rmp": polish(Given({"mask": start})),
         "relaxed": lambda: Relaxed()(problem),
-        "polish": polish(Relaxed(seconds / 2)),
+        "polish": polish(Relaxed()),
     }
     masks = {}
     for name, way in ways.items():
@@ -278,14 +282,14 @@ def main() -> None:
     parser.add_argument("checkpoints", type=Path, nargs="?", default=Path("checkpoints"))
     parser.add_argument("--size", type=int, default=64, help="weights of a sub-block")
     parser.add_argument("--count", type=int, default=30, help="sub-blocks of each network")
+    parser.add_argument("--network", nargs="+", default=["mlpnet", "resnet20"])
     parser.add_argument("--seconds", type=float, default=1.0, help="for each search")
     options = parser.parse_args()
     torch.set_num_threads(1)
     began = time.perf_counter()
     found = COMMANDS[options.what](options)
-    command = f"python benchmarks/exact.py {options.what} --size {options.size} --count {options.count}"
     record = {
-        "command": f"{command} --seconds {options.seconds}",
+        "command": " ".join(["python benchmarks/exact.py", *(part for part in sys.argv[1:] if "/" not in part)]),
         "machine": f"{platform.machine()}, one thread, Python {platform.python_version()}, torch {torch.__version__}",
         "seconds in all": time.perf_counter() - began,
         **found,
