@@ -89,10 +89,10 @@ class StagedRun:
         """Return how far pruning is to have come after this stage, in larger steps where time is short."""
         left = self.schedule.stages - number + 1
         if self.effort.max_seconds is not None and done:
-            affordable = int((self.effort.max_seconds - elapsed) / (elapsed / done))
+            affordable = (self.effort.max_seconds - elapsed) / max(elapsed / done, 1e-9)
             if stand.progress >= 1:
                 return 1.0 if affordable >= 1 else None
-            left = min(left, max(1, affordable))
+            left = max(1, int(min(left, affordable)))
         return 1.0 if left <= 1 else stand.progress + (1 - stand.progress) / left
 
     def _stage(self, stand: Stand, held_out: list[Batch], final: Budget) -> Stand:
@@ -103,7 +103,8 @@ class StagedRun:
         both = self.curvature == "auto" and (stand.number - 1) % LOOK == 0
         both = both and self.weights.size <= HOPELESS * self._rows(batches)
         ends = []
-        if budget.total == int(stand.pruned.sum()):
+        stays = budget.total == int(stand.pruned.sum())
+        if stays:
             ends.append(replace(stand.shortened(self._losses, LENGTHS[1]), drift=torch.zeros_like(stand.drift)))
         for kind in CURVATURES if both else (stand.kind,):
             with self.clock.measure("gradients"):
@@ -111,6 +112,8 @@ class StagedRun:
                 slopes = {"loss": look.gradient} | self._other_slopes(batches, stand.values)
             ends += self._ends(look, slopes, replace(stand, kind=kind), held_out, budget)
         best = self._best(ends)
+        if stays and ends[0].loss < best.loss:  # the race may have dropped it on a part of the samples
+            best = ends[0]
         values: dict[str, Any] = {"pruned": int(best.pruned.sum()), "loss": best.loss, "curvature": best.kind}
         values |= {"damping": best.damping[best.kind], "slope": best.slope, "length": best.reach(best.slope or "loss")}
         self.notify(Event("stages", best.number, self.schedule.total, {**values, "momentum": best.momentum}))
@@ -118,7 +121,7 @@ class StagedRun:
 
     def _share(self) -> int:
         """Return how many samples a stage examines the loss on."""
-        return min(self.samples.size, max(1, self.effort.max_gradients // self.schedule.total))
+        return min(self.samples.size, self.effort.share(self.schedule.total))
 
     @property
     def _losses(self) -> dict[str, BatchLoss]:

@@ -1,0 +1,265 @@
+"""Stage by stage: exact counts, the same weights from the same seed, and from wherever a run was broken off."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon import PruningResult, prune, sample_loss, staged
+from brainsurgeon.mask import make_budget
+from brainsurgeon.samples import TrainingSamples
+from brainsurgeon.schedule import KINDS, Stages
+from brainsurgeon.stand import LEAST_DAMPING, LEAST_LENGTH, MOST_DAMPING, MOST_LENGTH, Stand
+from brainsurgeon.weights import find_weights
+from cases import CASES, seeded
+
+BUDGETS: list[str | dict[str, float]] = ["global", "uniform", {"2.weight": 0.4}]
+
+
+def build() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3))
+
+
+def trained() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+    """A network that has learnt a rule it can lose."""
+    model, x = seeded(build, 0), seeded(lambda: torch.randn(300, 6), 1)
+    y = (x[:, 0] > 0).long() + (x[:, 1] + x[:, 2] > 0).long()
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return model, (x, y)
+
+
+@pytest.fixture(scope="module")
+def toy() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+    return trained()
+
+
+class StoppedError(Exception):
+    """The run was broken off."""
+
+
+@dataclass
+class Notebook:
+    """Keeps every stand; breaks off after stage `stop`, and gives back `start` to a run that is resumed."""
+
+    start: Stand | None = None
+    stop: int | None = None
+    stands: list[Stand] = field(default_factory=list)
+
+    def load(self) -> Stand | None:
+        return self.start
+
+    def save(self, stand: Stand) -> None:
+        self.stands.append(stand)
+        if stand.number == self.stop:
+            raise StoppedError
+
+
+def run(toy: tuple[nn.Module, Any], **settings: Any) -> PruningResult:
+    settings = {"schedule": Stages(4, refits=3), "method": "auto", "sparsity": 0.8, **settings}
+    return prune(toy[0], toy[1], **settings)
+
+
+def same(one: PruningResult, other: PruningResult) -> bool:
+    """Bit by bit: weights, masks and the record of how they came about."""
+    pairs = zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True)
+    masks = zip(one.masks.values(), other.masks.values(), strict=True)
+    equal = all(torch.equal(a, b) for a, b in [*pairs, *masks])
+    return equal and one.loss_after == other.loss_after
+
+
+@pytest.mark.parametrize(
+    ("budget", "method", "kind"),
+    [
+        *((budget, "auto", kind) for budget in BUDGETS for kind in KINDS),
+        *((BUDGETS[-1], method, "exponential") for method in ("mp", "wf", "rmp+cbs-u")),
+    ],
+    ids=str,
+)
+def test_counts_are_exact_after_every_stage(toy: Any, budget: Any, method: str, kind: str) -> None:
+    schedule, notebook = Stages(4, kind, refits=2), Notebook()
+    result = run(toy, budget=budget, method=method, schedule=schedule, keeper=notebook)
+    layers = [(layer.name, layer.offset, layer.size) for layer in find_weights(toy[0]).layers]
+    final = make_budget(budget, 0.8, layers, torch.device("cpu"))
+    assert [stand.number for stand in notebook.stands] == [1, 2, 3, 4, 5, 6]
+    assert [stand.progress for stand in notebook.stands] == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+    for stand in notebook.stands:
+        schedule.budget_at(stand.progress, final).check(stand.pruned)
+        assert not stand.values[stand.pruned].any()
+        assert not stand.drift[stand.pruned].any()
+    assert result.pruned == final.total == 87  # ⌈0.8 · 108⌉
+    assert sum(int(mask.sum()) for mask in result.masks.values()) == 87
+
+
+@pytest.mark.parametrize("method", ["auto", "mp+cbs-u"])
+def test_what_is_gone_stays_gone(toy: Any, method: str) -> None:
+    notebook = Notebook()
+    run(toy, method=method, keeper=notebook)
+    for before, after in pairwise(notebook.stands):
+        assert not bool((before.pruned & ~after.pruned).any())
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_other_weights(toy: Any) -> None:
+    one, other, third = run(toy, seed=5), run(toy, seed=5), run(toy, seed=6)
+    assert same(one, other)
+    assert [event.values for event in one.trace] == [event.values for event in other.trace]
+    assert not same(one, third)
+
+
+def test_the_global_generator_has_no_say(toy: Any) -> None:
+    one = run(toy)
+    torch.manual_seed(77)
+    state = torch.get_rng_state()
+    assert same(one, run(toy))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("stop", range(1, 8))
+def test_a_run_that_was_broken_off_goes_on_to_the_same_bits(toy: Any, stop: int) -> None:
+    whole, first = Notebook(), Notebook(stop=stop)
+    expected = run(toy, keeper=whole)
+    with pytest.raises(StoppedError):
+        run(toy, keeper=first)
+    rest = Notebook(start=first.stands[-1])
+    assert same(run(toy, keeper=rest), expected)
+    assert [stand.number for stand in rest.stands] == list(range(stop + 1, 8))
+    for one, other in zip([*first.stands, *rest.stands], whole.stands, strict=True):
+        assert torch.equal(one.values, other.values)
+        assert (one.damping, one.length, one.loss) == (other.damping, other.length, other.loss)
+
+
+@pytest.mark.parametrize("flops", [0, sample_loss.ROUND_FLOPS], ids=["judged in rounds", "judged at once"])
+@pytest.mark.parametrize("curvature", ["auto", "fisher", "gram"])
+def test_the_held_out_loss_never_rises_in_a_refit(
+    toy: Any, curvature: str, flops: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_loss, "BATCH", 4)
+    monkeypatch.setattr(sample_loss, "ROUND_FLOPS", flops)
+    notebook = Notebook()
+    result = run(toy, schedule=Stages(2, refits=8), curvature=curvature, keeper=notebook)
+    losses = [stand.loss for stand in notebook.stands[1:]]
+    assert all(after <= before for before, after in pairwise(losses))
+    assert result.loss_after == losses[-1] < losses[0]
+
+
+def test_a_refit_that_helps_nothing_leaves_the_weights_and_tries_shorter_steps(toy: Any) -> None:
+    """With all gradients at zero no step is better than staying."""
+    model = seeded(lambda: nn.Sequential(nn.Linear(6, 3)), 0)
+    data = (toy[1][0], torch.zeros(300, 3))
+
+    def flat(output: Tensor, target: Tensor) -> Tensor:
+        return (0 * output).sum() + 1
+
+    notebook = Notebook()
+    run((model, data), loss=flat, schedule=Stages(1, refits=2), curvature="gram", keeper=notebook)
+    first, second, _ = notebook.stands
+    assert torch.equal(first.values, second.values)
+    assert second.slope == ""
+    assert second.length["gram/loss"] < first.length["gram/loss"]
+
+
+class FakeTime:
+    """A clock on which every stage takes so many seconds: it is read at the start, then before each stage."""
+
+    def __init__(self, seconds: float):
+        self.reads, self.seconds = 0, seconds
+
+    def monotonic(self) -> float:
+        self.reads += 1
+        return self.seconds * max(0, self.reads - 2)
+
+
+@pytest.mark.parametrize(
+    ("limit", "progress"),
+    [
+        (float("inf"), [0.25, 0.5, 0.75, 1, 1, 1, 1]),
+        (1e9, [0.25, 0.5, 0.75, 1, 1, 1, 1]),
+        (5.5, [0.25, 0.5, 0.75, 1, 1]),
+        (4.5, [0.25, 0.5, 0.75, 1]),
+        (3.5, [0.25, 0.625, 1]),
+        (2.5, [0.25, 1]),
+        (1e-9, [0.25, 1]),
+    ],
+)
+def test_a_run_that_is_short_of_time_takes_larger_steps_and_fewer(
+    toy: Any, limit: float, progress: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stage takes a second on this clock; the first is always taken as planned, to know what one takes."""
+    monkeypatch.setattr(staged, "time", FakeTime(1.0))
+    notebook = Notebook()
+    result = run(toy, max_seconds=limit, keeper=notebook)
+    assert [stand.progress for stand in notebook.stands] == pytest.approx(progress)
+    assert result.pruned == 87
+    note = f"time was up: {len(progress)} of 7 stages and refits were done"
+    assert (note in result.notes) == (len(progress) < 7)
+
+
+def test_a_clock_that_stands_still_is_no_trouble(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some clocks tick slower than a small network's stage."""
+    monkeypatch.setattr(staged, "time", FakeTime(0.0))
+    assert run(toy, max_seconds=1.0).notes == ()
+
+
+def test_a_real_clock_stops_a_run(toy: Any) -> None:
+    result = run(toy, max_seconds=1e-6, schedule=Stages(50, refits=50))
+    assert result.pruned == 87
+    assert "time was up: 2 of 100 stages and refits were done" in result.notes
+
+
+@pytest.mark.parametrize("most", [7, 100, 1000, 100_000])
+def test_no_more_gradients_are_taken_than_allowed(toy: Any, most: int) -> None:
+    result = run(toy, max_gradients=most)
+    assert result.settings["sample_gradients"] == 7 * min(240, most // 7) <= most
+
+
+@pytest.mark.parametrize("most", [5, 50, 1000])
+def test_no_more_samples_are_used_than_allowed(toy: Any, most: int) -> None:
+    model, (x, y) = toy
+    seen: set[int] = set()
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        if not torch._C._functorch.is_batchedtensor(batch[2]):
+            seen.update(batch[2].reshape(-1).tolist())
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    result = run((model, (x, y, torch.arange(300))), max_samples=most, loss=loss, method="wf-s+cbs-u")
+    counts = result.settings["training_samples"], result.settings["held_out_samples"]
+    assert counts == (min(most, 300) - min(most, 300) // 5, min(most, 300) // 5)
+    assert len(seen) <= min(most, 300)
+
+
+def test_what_a_stand_has_learnt_stays_within_bounds() -> None:
+    zero = torch.zeros(1)
+    stand = Stand(1, 0.5, zero, zero.bool(), zero, "gram")
+    assert stand.damped(1e-9).damping == {"fisher": 1.0, "gram": LEAST_DAMPING}
+    assert stand.damped(1e12).damping["gram"] == MOST_DAMPING
+    assert stand.stretched("loss", 1e-9).reach("loss") == LEAST_LENGTH
+    assert stand.stretched("loss", 1e9).reach("loss") == MOST_LENGTH
+    assert stand.stretched("loss", 2.0).reach("match") == stand.reach("match")
+    short = stand.stretched("loss", 2.0).shortened(["loss", "match"], 0.25)
+    assert (short.reach("loss"), short.reach("match"), short.slope) == (pytest.approx(0.05), 0.025, "")
+
+
+def test_the_trace_tells_every_stage(toy: Any) -> None:
+    result = run(toy)
+    stages = [event for event in result.trace if event.stage == "stages"]
+    assert [(event.done, event.total) for event in stages] == [(k, 7) for k in range(1, 8)]
+    assert stages[-1].values["pruned"] == 87
+    assert stages[-1].values["loss"] == result.loss_after
+    assert {event.values["curvature"] for event in stages} <= {"fisher", "gram"}  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("name", ["linear", "batch_norm_dropout"])
+def test_the_loss_that_is_told_is_that_of_the_model_on_what_was_held_out(name: str) -> None:
+    case = CASES[name]
+    result = run((case.model(), case.data()))
+    held = TrainingSamples(case.data(), 0, torch.device("cpu")).held_out()[0]
+    for model, told in ((case.model(), result.loss_before), (result.model, result.loss_after)):
+        found = nn.functional.cross_entropy(model.eval()(held[0]), held[1])
+        assert told == pytest.approx(found.item(), rel=1e-5)
