@@ -50,6 +50,8 @@ def prune_in_stages(
     """Prune a little at a time, examining the loss again at each stage; see `brainsurgeon.prune`."""
     if curvature not in (*CURVATURES, "auto"):
         raise BrainsurgeonError(f'curvature must be "auto", "fisher" or "gram", got {curvature!r}')
+    effort = effort or Effort()
+    effort.share(schedule.total)  # refuse too few gradients before any work
     weights = find_weights(model, settings.include, settings.exclude)
     device = torch.device(settings.device or model.get_parameter(weights.names[0]).device)
     dense = copy.deepcopy(model).to(device).eval().requires_grad_(False)
@@ -62,7 +64,7 @@ def prune_in_stages(
     final = make_budget(budget, sparsity, [(la.name, la.offset, la.size) for la in weights.layers], device)
     values = weights.flatten(dense)
     before = SampleLoss(batch_loss, weights, values, held_out, judging=1.0).at(values).loss()
-    effort, clock, trace = effort or Effort(), Clock(device), list[Event]()
+    clock, trace = Clock(device), list[Event]()
     with watch(callback or silent, progress, trace) as notify:
         run = StagedRun(
             batch_loss, BatchLoss(live, distance) if distance else None, weights, samples, method, schedule, effort,

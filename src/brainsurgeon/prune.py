@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .errors import BrainsurgeonError
 from .events import Callback
 from .gradual import prune_in_stages
 from .loss import LossLike
@@ -102,13 +103,18 @@ def prune(
     settings_of_examination = Settings(
         include, exclude, blocks, num_gradients, gradient_batch, loss_samples, damping, first_order, device, dtype, seed
     )
+    of_stages = {"curvature": curvature, "max_gradients": max_gradients, "max_seconds": max_seconds,
+                 "max_samples": max_samples, "recalibrate": recalibrate or None, "keeper": keeper}  # fmt: skip
     if method == "auto" or schedule is not None:
+        most = Effort.max_gradients if max_gradients is None else max_gradients
         return prune_in_stages(
             model, data, sparsity, chosen, loss, _stages(schedule), settings_of_examination,
-            effort=Effort(max_gradients or Effort.max_gradients, max_seconds), curvature=curvature or "auto",
+            effort=Effort(most, max_seconds), curvature="auto" if curvature is None else curvature,
             max_samples=max_samples, recalibrate=recalibrate, budget=budget, in_place=in_place, progress=progress,
             callback=callback, keeper=keeper,
         )  # fmt: skip
+    if given := [name for name, value in of_stages.items() if value is not None]:
+        raise BrainsurgeonError(f'{given[0]} is of runs in stages: give a schedule, or method="auto"')
     surgery = Surgery(
         model, data, loss, settings_of_examination,
         curvature=chosen.uses_curvature or certifiable, progress=progress, callback=callback,

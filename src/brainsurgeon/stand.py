@@ -8,6 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from .errors import BrainsurgeonError
+
 FIRST_DAMPING = {"fisher": 1.0, "gram": 0.01}
 LEAST_DAMPING, MOST_DAMPING = 1e-6, 1e6
 FIRST_LENGTH, LEAST_LENGTH, MOST_LENGTH = 0.1, 1e-5, 10.0
@@ -74,3 +76,18 @@ class Effort:
 
     max_gradients: int = 120_000
     max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_gradients < 1:
+            raise BrainsurgeonError(f"max_gradients must be at least 1, got {self.max_gradients}")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
+
+    def share(self, stages: int) -> int:
+        """Return how many gradients each stage may take."""
+        if self.max_gradients < stages:
+            raise BrainsurgeonError(
+                f"max_gradients={self.max_gradients} is not one for each of the {stages} stages and refits: allow "
+                "more, or ask for fewer stages"
+            )
+        return self.max_gradients // stages
