@@ -10,7 +10,19 @@ from typing import Any
 
 from .errors import BrainsurgeonError
 from .problem import Selection, Update
-from .selection import LocalSearch, Magnitude, Polish, Randomized, RecentredSearch, Relaxed, WideSearch, WoodFisher
+from .selection import (
+    LocalSearch,
+    Magnitude,
+    MultiStart,
+    Polish,
+    Randomized,
+    RecentredSearch,
+    Relaxed,
+    Relinking,
+    Tabu,
+    WideSearch,
+    WoodFisher,
+)
 from .update import Independent, Joint, Keep, Scaled
 
 SELECTIONS: dict[str, Callable[[], Any]] = {
@@ -22,6 +34,9 @@ SELECTIONS: dict[str, Callable[[], Any]] = {
     "algorithm1": LocalSearch,
     "relaxed": Relaxed,
     "polish": Polish,
+    "multi-start": MultiStart,
+    "tabu": Tabu,
+    "relink": Relinking,
 }
 UPDATES: dict[str, Callable[[], Update]] = {
     "cbs-u": lambda: Scaled(Joint()),

@@ -3,10 +3,13 @@
 from .given import Given
 from .local_search import LocalSearch
 from .magnitude import Magnitude
+from .multi_start import MultiStart
 from .polish import Polish
 from .randomized import Randomized
 from .recentred_search import RecentredSearch
 from .relaxed import Relaxed
+from .relinking import Relinking
+from .tabu import Tabu
 from .wide_search import WideSearch
 from .woodfisher import WoodFisher
 
@@ -14,10 +17,13 @@ __all__ = [
     "Given",
     "LocalSearch",
     "Magnitude",
+    "MultiStart",
     "Polish",
     "Randomized",
     "RecentredSearch",
     "Relaxed",
+    "Relinking",
+    "Tabu",
     "WideSearch",
     "WoodFisher",
 ]
