@@ -19,7 +19,8 @@ from cases import CASES, Case, Tied, every_case, every_device, seeded
 
 QUICK: dict[str, Any] = {"num_gradients": 24, "damping": 1e-2, "progress": False}
 DRAWS: dict[str, dict[str, Any]] = {
-    "auto": {"schedule": 2}, "mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {},
+    "auto": {"schedule": 2}, "joint": {}, "joint+cbs-u": {},
+    "mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {},
     "relaxed": {}, "polish": {"seconds": 0.2}, "multi-start": {"num_draws": 6, "starts": 3},
     "relink": {"num_draws": 6, "elite": 2},
 }  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 from .errors import BrainsurgeonError
 from .problem import Selection, Update
 from .selection import (
+    JointSearch,
     LocalSearch,
     Magnitude,
     MultiStart,
@@ -32,6 +33,7 @@ SELECTIONS: dict[str, Callable[[], Any]] = {
     "cbs-s": RecentredSearch,
     "wide": WideSearch,
     "algorithm1": LocalSearch,
+    "joint": JointSearch,
     "relaxed": Relaxed,
     "polish": Polish,
     "multi-start": MultiStart,

@@ -120,6 +120,10 @@ class QuadraticModel:
             return self._blockwise(lambda curvature, _: curvature.inverse_diagonal())
         return self._blockwise(lambda curvature, block: curvature.inverse_diagonal(alive[block]))
 
+    def stiffness(self, kept: Tensor) -> Tensor:
+        """1/[H_SS⁻¹]_ii on the kept S, H_jj − H_jSH_SS⁻¹H_Sj elsewhere: the curvature of one weight as S follows it."""
+        return self._blockwise(lambda curvature, block: curvature.stiffness(kept[block]))
+
     def solve(self, b: Tensor) -> Tensor:
         """H⁻¹ b."""
         return self._blockwise(lambda curvature, block: curvature.solve(b[block]))

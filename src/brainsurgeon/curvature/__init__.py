@@ -42,6 +42,9 @@ class Curvature(Protocol):
     def inverse_diagonal(self, kept: Tensor | None = None) -> Tensor:
         """Return the n entries [H⁻¹]_ii or, with some weights gone, [H_SS⁻¹]_ii on the kept S and 1 elsewhere."""
 
+    def stiffness(self, kept: Tensor) -> Tensor:
+        """Return 1/[H_SS⁻¹]_ii on the kept S, H_jj − H_jSH_SS⁻¹H_Sj elsewhere: each weight's own, as S follows it."""
+
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the minimiser of ½dᵀHd + aᵀd over all d with d = `step` on P (CBS-U)."""
 

@@ -89,6 +89,32 @@ class Fisher:
         # Rounding can take a tiny entry below what theory allows: [H⁻¹]_ii ≥ 1/H_ii always.
         return torch.maximum(torch.cat(parts), 1 / self.diagonal())
 
+    def stiffness(self, kept: Tensor) -> Tensor:
+        """1/[H_SS⁻¹]_ii on the kept S and the Schur complement H_jj − H_jSH_SS⁻¹H_Sj elsewhere.
+
+        With z = L⁻¹g and LLᵀ = KλI + G_SG_Sᵀ these are λ/(1 − ‖z_i‖²) and λ(1 + ‖z_j‖²).
+        """
+        places = kept.nonzero().squeeze(1)
+        if not places.numel():
+            return self.diagonal()
+        factor, parts = self.factor(places), []
+        if places.numel() < self.rows:
+            own = widen(self.columns[places]).double()
+            for _, rows in pieces(self.columns):
+                cross = own @ rows.double().T / self.rows
+                half = torch.linalg.solve_triangular(factor.lower, cross, upper=False)
+                parts.append(rows.double().square().sum(1) / self.rows + factor.damping - half.square().sum(0))
+            result = torch.cat(parts).clamp_min(factor.damping)
+            result[places] = 1 / torch.cholesky_inverse(factor.lower).diagonal()
+            return result
+        for _, rows in pieces(self.columns):
+            half = torch.linalg.solve_triangular(factor.lower, rows.T.double(), upper=False)
+            parts.append(half.square().sum(0))
+        share = torch.cat(parts)
+        # Rounding can take 1 − ‖z‖² below what theory allows: the stiffness is never above H_ii.
+        inside = torch.minimum(factor.damping / (1 - share).clamp_min(1e-15), self.diagonal())
+        return torch.where(kept, inside, factor.damping * (1 + share))
+
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the best d with d = `step` on P (CBS-U)."""
         return Compensation(self, pruned, linear)(step)

@@ -112,6 +112,18 @@ class Gram:
             result[line[valid], places[valid]] = inverse[valid]
         return result.reshape(-1)
 
+    def stiffness(self, kept: Tensor) -> Tensor:
+        """1/[H_SS⁻¹]_ii on the kept S and the Schur complement H_jj − H_jSH_SS⁻¹H_Sj elsewhere, row by row."""
+        result = self._rows(self.diagonal()) / self.scales.unsqueeze(1)
+        for rows, places, valid, lower in self._systems(self._rows(kept)):
+            line, group = rows.unsqueeze(1).expand_as(places), self._group[rows].unsqueeze(1)
+            cross = self._damped[group, places] * valid.unsqueeze(2)
+            explained = torch.linalg.solve_triangular(lower, cross, upper=False).square().sum(1)
+            half = torch.linalg.solve_triangular(lower, torch.eye(lower.shape[1]).to(lower), upper=False)
+            result[rows] = result[rows] - explained
+            result[line[valid], places[valid]] = 1 / half.square().sum(1)[valid]
+        return (result * self.scales.unsqueeze(1)).reshape(-1)
+
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the best d with d = `step` on P (CBS-U): H_SS d_S = −H_SP d_P − a_S, row by row."""
         repair, *newton = self.moves(pruned, step, [] if linear is None else [linear])
@@ -152,7 +164,7 @@ class Gram:
         start = 0
         while start < order.numel():
             widest = int(counts[order[start]])
-            rows = order[start : start + max(1, SYSTEM_BYTES // (8 * widest**2))]
+            rows = order[start : start + max(1, SYSTEM_BYTES // (8 * widest * self.inputs))]
             start += rows.numel()
             places = kept[rows].to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :widest]
             valid = kept[rows].gather(1, places)

@@ -53,6 +53,10 @@ class Reordered:
         """[H⁻¹]_ii, or [H_SS⁻¹]_ii on the kept S."""
         return self.inner.inverse_diagonal(None if kept is None else self._in(kept))[self.order]
 
+    def stiffness(self, kept: Tensor) -> Tensor:
+        """Return how stiff each weight is while the kept ones follow it."""
+        return self.inner.stiffness(self._in(kept))[self.order]
+
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the best d with d = `step` on P."""
         force = None if linear is None else self._in(linear)

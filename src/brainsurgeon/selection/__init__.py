@@ -1,6 +1,7 @@
 """Ways of choosing which weights go, one file each."""
 
 from .given import Given
+from .joint_search import JointSearch
 from .local_search import LocalSearch
 from .magnitude import Magnitude
 from .multi_start import MultiStart
@@ -15,6 +16,7 @@ from .woodfisher import WoodFisher
 
 __all__ = [
     "Given",
+    "JointSearch",
     "LocalSearch",
     "Magnitude",
     "MultiStart",
