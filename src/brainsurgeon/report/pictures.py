@@ -30,11 +30,11 @@ def curve(record: Record, metric: str, width: float = charts.NARROW) -> Drawing:
     return charts.by_sparsity(f"{metric} against sparsity", unit(metric), series, record.of_dense(metric), width)
 
 
-def times(record: Record) -> Drawing:
+def times(record: Record, width: float = charts.NARROW) -> Drawing:
     """Draw the run time against sparsity."""
     found = [(label, [o for o in record.outcomes if o.label == label]) for label in record.labels]
     series = [Series(label, [(o.sparsity, o.seconds) for o in own]) for label, own in found]
-    return charts.by_sparsity("run time against sparsity", " s", series, None)
+    return charts.by_sparsity("run time against sparsity", " s", series, None, width)
 
 
 def layer_bars(outcome: Outcome) -> Drawing:

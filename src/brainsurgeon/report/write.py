@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import pictures, tables
+from .charts import WIDE
 from .drawing import Drawing
 from .page import page
 from .png import draw_png
@@ -35,8 +36,8 @@ def write_report(folders: Sequence[Path], output: Path, files: bool = True, png:
 def _drawings(record: Record) -> dict[str, Drawing]:
     found: dict[str, Drawing] = {}
     if len(record.sparsities) > 1:
-        found = {f"{metric}".replace(" ", "-"): pictures.curve(record, metric) for metric in record.metrics}
-        found["run-time"] = pictures.times(record)
+        found = {metric.replace(" ", "-"): pictures.curve(record, metric, WIDE) for metric in record.metrics}
+        found["run-time"] = pictures.times(record, WIDE)
     for outcome in record.outcomes:
         name = cell_name(record, outcome)
         found[f"{name}layers"] = pictures.layer_bars(outcome)
