@@ -1,0 +1,95 @@
+"""Write docs/beyond.md and its pictures from the recorded runs in stages.
+
+Usage: python experiments/write_beyond.py
+"""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+TITLES = {
+    "mlpnet": "MLPNet (MNIST, dense 93.97)", "resnet20": "ResNet20 (CIFAR-10, dense 91.43)",
+    "mobilenet-0.75": "MobileNetV1 0.75 (ImageNet, dense 66.9)",
+}  # fmt: skip
+GOALS = {
+    ("mlpnet", None): {0.5: 96.6, 0.7: 96.6, 0.8: 96.6, 0.9: 96.3, 0.95: 95.9, 0.98: 92.0},
+    ("resnet20", None): {0.5: 91.1, 0.7: 90.5, 0.8: 88.9, 0.9: 82.0},
+    ("mlpnet", 1000): {0.9: 93.5, 0.95: 92.0, 0.98: 86.0},
+    ("resnet20", 1000): {0.7: 88.0, 0.8: 82.0, 0.9: 62.0},
+    ("mobilenet-0.75", 1000): {0.5: 65.0, 0.6: 61.0, 0.7: 55.0, 0.8: 35.0},
+}
+
+
+def runs() -> dict[tuple[str, int | None], list[dict]]:
+    """Return the recorded runs by network and number of training samples."""
+    found = defaultdict(list)
+    for path in sorted((HERE / "results").glob("beyond-*.jsonl")):
+        for line in path.read_text().splitlines():
+            run = json.loads(line)
+            found[run["network"], run["samples"]].append(run)
+    return found
+
+
+def table(key: tuple[str, int | None], lines: list[dict]) -> str:
+    """Return the table of one network at one number of samples."""
+    network, samples = key
+    amount = "all training samples" if samples is None else f"{samples:,} training samples"
+    text = f"### {TITLES[network]}, {amount}\n\n"
+    head = ("sparsity", "accuracy", "seeds", "goal", "with batch norms recalibrated", "sample gradients", "seconds")
+    text += f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
+    for sparsity in sorted({line["sparsity"] for line in lines}):
+        here = [line for line in lines if line["sparsity"] == sparsity]
+        accuracies = [line["accuracy"] for line in here]
+        spread = f" ± {stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
+        again = [line["accuracy_recalibrated"] for line in here if "accuracy_recalibrated" in line]
+        goal = GOALS.get(key, {}).get(sparsity)
+        devices = "/".join(sorted({line["versions"]["device"] for line in here}))
+        cells = (
+            f"{sparsity:.2f}", f"**{mean(accuracies):.2f}**{spread}", str(len(here)), f"{goal:.1f}" if goal else "–",
+            f"{mean(again):.2f}" if again else "–", f"{mean(line['sample_gradients'] for line in here):,.0f}",
+            f"{mean(line['seconds'] for line in here):.0f} ({devices})",
+        )  # fmt: skip
+        text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
+def picture(found: dict[tuple[str, int | None], list[dict]]) -> None:
+    """Draw the held-out loss against sample gradients, stage by stage, of every recorded run."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(found), figsize=(4.2 * len(found), 3.4), squeeze=False)
+    for axis, ((network, samples), lines) in zip(axes[0], sorted(found.items(), key=str), strict=True):
+        for line in lines:
+            each = line["sample_gradients"] / max(1, len(line["stages_trace"]))
+            losses = [stage["loss"] for stage in line["stages_trace"]]
+            shade = pyplot.get_cmap("viridis")((line["sparsity"] - 0.4) / 0.65)
+            spent = [each * (k + 1) for k in range(len(losses))]
+            axis.plot(spent, losses, color=shade, label=f"{line['sparsity']:.2f}")
+        axis.set(title=f"{network}, {samples or 'all'} samples", xlabel="sample gradients", yscale="log")
+        axis.set_ylabel("held-out loss")
+        handles, labels = axis.get_legend_handles_labels()
+        unique = dict(zip(labels, handles, strict=True))
+        axis.legend(unique.values(), unique.keys(), fontsize=7, title="sparsity")
+    figure.tight_layout()
+    figure.savefig(DOCS / "figures" / "beyond.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    """Replace the part of docs/beyond.md between its two marks."""
+    found = runs()
+    page = DOCS / "beyond.md"
+    before, _, rest = page.read_text().partition("<!-- recorded runs -->\n")
+    _, _, after = rest.partition("<!-- end of recorded runs -->\n")
+    tables = "\n".join(table(key, found[key]) for key in sorted(found, key=str))
+    page.write_text(f"{before}<!-- recorded runs -->\n{tables}<!-- end of recorded runs -->\n{after}")
+    picture(found)
+
+
+if __name__ == "__main__":
+    main()
