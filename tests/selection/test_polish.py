@@ -136,8 +136,18 @@ def test_an_interrupt_keeps_the_mask_so_far(monkeypatch: pytest.MonkeyPatch) -> 
     assert "interrupted" in events[-1].stage
 
 
+def test_an_interrupted_relaxation_is_rounded_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = make_toy(0, 6, 50).problem(20)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Continuous, "minimise", interrupted)
+    assert torch.equal(Relaxed()(problem), Magnitude()(problem))
+
+
 def test_bad_settings_are_named() -> None:
-    for bad in ({"neighbourhood": 1}, {"pool": 0}, {"seconds": -1.0}, {"patience": 0}):
+    for bad in ({"neighbourhood": 1}, {"pool": 0}, {"seconds": -1.0}, {"patience": 0}, {"seconds": float("inf")}):
         with pytest.raises(BrainsurgeonError, match="neighbourhood must be at least 2"):
             Polish(**bad)  # type: ignore[arg-type]
     with pytest.raises(BrainsurgeonError, match="seconds"):

@@ -54,9 +54,11 @@ class Polish:
         return getattr(self.start, "uses_loss", True)
 
     def __post_init__(self) -> None:
-        if self.neighbourhood < 2 or self.pool < 1 or self.patience < 1 or not self.seconds >= 0:
+        endless = self.rounds is None and not self.seconds < float("inf")
+        if self.neighbourhood < 2 or self.pool < 1 or self.patience < 1 or not self.seconds >= 0 or endless:
             raise BrainsurgeonError(
-                f"neighbourhood must be at least 2, pool and patience at least 1 and seconds 0 or more, got {self}"
+                "neighbourhood must be at least 2, pool and patience at least 1, and seconds 0 or more and not endless "
+                f"(or rounds given), got {self}"
             )
 
     def __call__(self, problem: Problem) -> Tensor:
@@ -77,7 +79,6 @@ class _Polishing:
         self.deadline = time.perf_counter() + settings.seconds
         self.rounds, self.gained, self.proven = 0, 0.0, False
         self.best, self.cost = pruned.clone(), problem.quadratic.cost(pruned)
-        # A generator of its own on the CPU: the problem's may live elsewhere.
         seed = int(torch.randint(2**31, (1,), generator=problem.generator))
         self.draws = np.random.default_rng(seed)
 

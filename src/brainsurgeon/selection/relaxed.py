@@ -37,7 +37,10 @@ class Relaxed:
         with problem.clock.measure("relaxation"):
             first = problem.budget.lowest(problem.weights.abs())
             relaxation = Continuous(problem.quadratic, problem.budget)
-            cost = problem.quadratic.cost(first)
-            relaxation.minimise(first, cost, time.perf_counter() + self.seconds)
-            problem.notify(Event("relaxation", relaxation.steps, None, {"lower": relaxation.lower}))
+            relaxation.point = first.double()
+            try:
+                relaxation.minimise(first, problem.quadratic.cost(first), time.perf_counter() + self.seconds)
+                problem.notify(Event("relaxation", relaxation.steps, None, {"lower": relaxation.lower}))
+            except KeyboardInterrupt:
+                problem.notify(Event("relaxation interrupted: its point so far is rounded", relaxation.steps))
             return problem.budget.lowest(-relaxation.point)
