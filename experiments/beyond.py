@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from brainsurgeon.evaluate import accuracy
+from brainsurgeon.loss import BatchLoss
 from brainsurgeon.prune import prune
 from brainsurgeon.recalibrate import recalibrate_norms
 from brainsurgeon.reproduce.cells import versions
@@ -76,8 +77,9 @@ def main() -> None:
                 "versions": versions(next(result.model.parameters()).device),
                 "stages_trace": [event.values for event in result.trace if event.stage == "stages"],
             }
-            inputs = images.normalize(images.train_inputs[:1000]).to(options.device)
-            if recalibrate_norms(result.model, [(part, None) for part in inputs.split(100)], options.device):
+            some = [tensor[:1000].to(options.device) for tensor in (images.train_inputs, images.train_targets)]
+            loss = BatchLoss(result.model, "cross_entropy")
+            if recalibrate_norms(loss, [(images.normalize(some[0]), some[1])], options.device):
                 line["accuracy_recalibrated"] = accuracy(result.model, images)
             with path.open("a") as file:
                 file.write(json.dumps(line) + "\n")
