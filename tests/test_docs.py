@@ -17,6 +17,7 @@ import pytest
 import torch
 import typer.main
 
+import brainsurgeon
 from brainsurgeon.cli import app, main
 
 ROOT = Path(__file__).parent.parent
@@ -43,12 +44,11 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
-def names_for(page: Path) -> dict[str, object]:
-    """The README speaks of `model`, `inputs` and `targets` that the reader has; all other pages make their own."""
-    if page.name != "README.md":
-        return {}
+def readers_names() -> dict[str, object]:
+    """What a reader is taken to have already: the package imported, a `model`, its `inputs` and `targets`."""
     generator = torch.Generator().manual_seed(0)
     return {
+        "brainsurgeon": brainsurgeon,
         "model": torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)),
         "inputs": torch.randn(200, 8, generator=generator),
         "targets": torch.randint(3, (200,), generator=generator),
@@ -58,7 +58,7 @@ def names_for(page: Path) -> dict[str, object]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = names_for(page)
+    names = readers_names()
     with torch.random.fork_rng():
         torch.manual_seed(0)
         for block in blocks_of(page):
