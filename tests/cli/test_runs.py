@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -183,10 +182,8 @@ def test_completion_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_starting_takes_well_under_a_second() -> None:
-    """The best of three, so that a busy machine does not decide."""
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "brainsurgeon", "--help"], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1.0
+    """In seconds of the processor, so that a busy machine does not decide."""
+    before = os.times()
+    subprocess.run([sys.executable, "-m", "brainsurgeon", "--help"], check=True, capture_output=True)
+    after = os.times()
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 1.0
