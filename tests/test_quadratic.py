@@ -251,3 +251,20 @@ def test_the_change_of_a_swap_by_a_gram_curvature_is_the_recomputed_objective(
     change = impact[j] - quadratic.gamma(torch.tensor([i]), torch.tensor([j])).item() - impact[i]
     after = mask_of([k for k in chosen if k != i] + [j], 47)
     assert float(change) == pytest.approx(2 * (quadratic.cost(after) - quadratic.cost(pruned)), abs=1e-8)
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.parametrize("kind", ["fisher", "gram"])
+def test_every_selection_takes_weights_that_are_gone_already(name: str, kind: str) -> None:
+    """A later stage's problem: what is zero costs nothing to prune, and no number on the way is not finite."""
+    selection = Polish(rounds=5) if name == "polish" else SELECTIONS[name]()
+    zeros = torch.arange(47) % 4 == 0
+    quadratic = gram_model() if kind == "gram" else make_toy(0, 20, 47).quadratic()
+    quadratic = QuadraticModel(quadratic.weights.masked_fill(zeros, 0.0), quadratic.blocks, quadratic.curvatures)
+    judge = ToyJudge(quadratic.cost, lambda pruned: -quadratic.pressure(pruned))
+    budget = one_group(47, 30)
+    problem = Problem(quadratic.weights, budget, torch.Generator().manual_seed(0), quadratic, judge)
+    pruned = selection(problem)
+    budget.check(pruned)
+    if name in {"mp", "wf-s", "relaxed"}:
+        assert bool(pruned[zeros].all())

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .blocks import make_blocks
 from .clock import Clock
 from .errors import BrainsurgeonError
 from .events import Callback, Event, silent
@@ -53,6 +54,7 @@ def prune_in_stages(
     effort = effort or Effort()
     effort.share(schedule.total)  # refuse too few gradients before any work
     weights = find_weights(model, settings.include, settings.exclude)
+    make_blocks(settings.blocks, weights, 1)  # refuse a bad rule before any work
     device = torch.device(settings.device or model.get_parameter(weights.names[0]).device)
     dense = copy.deepcopy(model).to(device).eval().requires_grad_(False)
     live = copy.deepcopy(dense)

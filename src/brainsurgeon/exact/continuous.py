@@ -70,8 +70,9 @@ class Continuous:
     def _by_splitting(self, y: Tensor, objective: float, deadline: float) -> str:
         """Alternate between f with a penalty, a linear system of size K that is factored once, and the projection."""
         pairs = zip(self.quadratic.curvatures, self._least, strict=True)
-        systems = [_System(curvature, least) for curvature, least in pairs if isinstance(curvature, Fisher)]
         w = self.quadratic.w
+        alive = [w[block] != 0 for block in self.quadratic.blocks]
+        systems = [_System(c, least, a) for (c, least), a in zip(pairs, alive, strict=True) if isinstance(c, Fisher)]
         penalty = torch.cat([w.new_full((system.fisher.size,), system.theta) for system in systems]) * w.square()
         penalty = penalty.clamp_min(1e-12 * float(penalty.max()))
         x, dual = y, torch.zeros_like(y)
@@ -79,7 +80,7 @@ class Continuous:
         self._observe(y, self.image(y))
         while time.perf_counter() < deadline:
             target = x - dual
-            right = (penalty * target - self.slope) / w
+            right = torch.where(w == 0, 0.0, (penalty * target - self.slope) / w)
             parts = [s.solve(right[b]) for s, b in zip(systems, self.quadratic.blocks, strict=True)]
             y = torch.where(w == 0, target, torch.cat(parts) / w)
             ahead = OVER_RELAXATION * y + (1 - OVER_RELAXATION) * x + dual
@@ -166,20 +167,26 @@ def least_eigenvalue(curvature: Curvature) -> float:
 
 @dataclass
 class _System:
-    """(H − λI + θI)⁻¹ for a θ of the size of the curvature, where the splitting converges fastest."""
+    """(H − λI + θI)⁻¹ for a θ of the size of the curvature, where the splitting converges fastest.
+
+    Weights that are zero move nothing: their gradients are left out, so that no other weight leans on them.
+    """
 
     fisher: Fisher
     least: float
     """λ."""
+    alive: Tensor
 
     def __post_init__(self) -> None:
         self.theta = float(self.fisher.diagonal().mean())
+        self.columns = self.fisher.columns
+        if not bool(self.alive.all()):
+            self.columns = self.columns * self.alive.unsqueeze(1)
         damping = self.fisher.damping + self.theta - self.least  # positive: the mean eigenvalue is above the least
-        self.factor: Factor = Fisher(self.fisher.columns, damping, []).factor(None)
+        self.factor: Factor = Fisher(self.columns, damping, []).factor(None)
 
     def solve(self, b: Tensor) -> Tensor:
         """Solve by Woodbury, or directly where there are more gradients than weights."""
         if self.fisher.size < self.fisher.rows:
             return self.factor.solve(b)
-        columns = self.fisher.columns
-        return (b - project(columns, self.factor.solve(combine(columns, b)))) / self.factor.damping
+        return (b - project(self.columns, self.factor.solve(combine(self.columns, b)))) / self.factor.damping
