@@ -50,10 +50,10 @@ def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
     curvature = any(method.uses_curvature for method in methods.values())
     blocks = make_blocks(settings.blocks, weights, settings.num_gradients)
     model_bytes = sum(tensor.nbytes for tensor in target.model.state_dict().values())
-    memory = memory_needs(weights, model_bytes, settings)
+    memory = memory_needs(weights, model_bytes, settings, recipe.takes_gram)
     problem = ""
     try:
-        check_memory(weights, model_bytes, settings, device)
+        check_memory(weights, model_bytes, settings, device, recipe.takes_gram)
     except DoesNotFitError as error:
         problem = str(error) if curvature else ""
     return Inspection(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -62,24 +63,29 @@ def _left_to_group() -> float:
         return float("inf")
 
 
-def memory_needs(weights: PrunableWeights, model_bytes: int, settings: Settings) -> dict[str, int]:
-    """Return the bytes that an examination and a search take, part by part."""
+def memory_needs(weights: PrunableWeights, model_bytes: int, settings: Settings, gram: bool = False) -> dict[str, int]:
+    """Return the bytes that an examination and a search take, part by part; with the Gram matrices of all layers."""
     rows, size = settings.num_gradients, weights.size
     widest = max(block.stop - block.start for block in make_blocks(settings.blocks, weights, rows))
+    inputs = [math.prod(layer.shape[1:]) for layer in weights.layers]
+    matrices = {"Gram matrices": 2 * 8 * sum(width**2 for width in inputs)} if gram else {}
     return {
         "gradients": rows * size * settings.dtype.itemsize,
+        **matrices,
         "factor": 2 * 8 * min(rows, widest) ** 2,
         "masks and vectors": VECTORS * size,
         "copies of the model": COPIES * model_bytes,
     }
 
 
-def check_memory(weights: PrunableWeights, model_bytes: int, settings: Settings, device: torch.device) -> None:
+def check_memory(
+    weights: PrunableWeights, model_bytes: int, settings: Settings, device: torch.device, gram: bool = False
+) -> None:
     """Refuse what the device cannot hold, with the settings that would fit."""
     free = available_bytes(device)
 
     def needed(**changes: Any) -> int:
-        return sum(memory_needs(weights, model_bytes, replace(settings, **changes)).values())
+        return sum(memory_needs(weights, model_bytes, replace(settings, **changes), gram).values())
 
     if free is None or needed() <= free:
         return

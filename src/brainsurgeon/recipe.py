@@ -97,6 +97,11 @@ class Recipe(BaseModel):
         """Say whether a method prunes in stages: all do where there is a schedule, "auto" always."""
         return self.schedule is not None or method == "auto"
 
+    @property
+    def takes_gram(self) -> bool:
+        """Whether the Gram matrices of the layers' inputs are taken."""
+        return any(map(self.in_stages, self.methods)) and self.curvature != "fisher"
+
     def stages(self) -> Stages:
         """Return the schedule of the methods that prune in stages."""
         if isinstance(self.schedule, int):

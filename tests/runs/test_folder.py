@@ -75,6 +75,17 @@ def test_too_little_memory_is_said_before_work_with_what_would_fit(
         execute(RunFolder.create(make_recipe({**RECIPE, "num_gradients": fitting}), tmp_path / "fits"))
 
 
+def test_stages_count_their_gram_matrices_unless_they_take_none() -> None:
+    from brainsurgeon.inspection import inspect
+    from brainsurgeon.target import load_target
+
+    target = load_target(TARGET)
+    staged = inspect(make_recipe({"target": TARGET, "method": "auto"}), target, timed=False)
+    assert staged.memory["Gram matrices"] == 16 * (12**2 + 24**2)
+    fisher = make_recipe({"target": TARGET, "method": "auto", "curvature": "fisher"})
+    assert "Gram matrices" not in inspect(fisher, target, timed=False).memory
+
+
 def test_a_method_without_gradients_needs_no_memory_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brainsurgeon.memory.available_bytes", lambda device: 1000)
     execute(RunFolder.create(make_recipe({**RECIPE, "method": "mp"}), tmp_path / "run"))

@@ -35,7 +35,7 @@ def check_fits(run: RunFolder, recipe: Recipe, target: Target, cells: int) -> No
     run.check_disk(cells * (model + weights.size) + steps)
     device = check_device(settings.device or next(target.model.parameters()).device)
     if any(method.uses_curvature for method in recipe.make_methods().values()):
-        check_memory(weights, model, settings, device)
+        check_memory(weights, model, settings, device, recipe.takes_gram)
 
 
 def check_same_model(run: RunFolder, target: Target) -> None:
