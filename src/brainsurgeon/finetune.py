@@ -5,28 +5,20 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .batches import Batch, batch_size
-from .epochs import read_epoch, split, steps_of
-from .errors import BrainsurgeonError
-from .events import Callback, Event, silent
+from .epochs import split
+from .events import Callback, silent
 from .finetune_settings import FinetuneSettings
-from .freeze import freeze_zeros
 from .loss import BatchLoss, LossLike
 from .progress import watch
+from .tuning import Augment, Tuning
 from .zeros import count_zeros, set_zeros, zero_masks
-
-Augment = Callable[[Batch, torch.Generator], Batch]
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": lambda parameters, **options: torch.optim.SGD(parameters, momentum=0.9, nesterov=True, **options),
-    "adamw": torch.optim.AdamW,
-}
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,7 @@ def finetune(
     generator = torch.Generator().manual_seed(settings.seed)
     if held_out is None and settings.held_out_share:
         data, held_out = split(data, settings.held_out_share, generator)
-    run = _Run(BatchLoss(model, loss), settings, held_out, augment or _unchanged, generator)
+    run = Tuning(BatchLoss(model, loss), settings, held_out, augment, generator)
     was_training = model.training
     before = run.held_out_loss()
     with watch(callback or silent, progress) as notify:
@@ -113,88 +105,3 @@ def finetune(
         time.perf_counter() - started,
         asdict(settings),
     )
-
-
-class _Run:
-    """One training run: what an epoch needs to know."""
-
-    def __init__(
-        self,
-        batch_loss: BatchLoss,
-        settings: FinetuneSettings,
-        held_out: Any,
-        augment: Augment,
-        generator: torch.Generator,
-    ):
-        self.batch_loss, self.settings, self.augment, self.generator = batch_loss, settings, augment, generator
-        self.device = next(batch_loss.model.parameters()).device
-        self._held_out = held_out
-        trained = [parameter for parameter in batch_loss.model.parameters() if parameter.requires_grad]
-        self.optimizer = OPTIMIZERS[settings.optimizer](
-            trained, lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
-
-    def train(
-        self, data: Any, masks: Mapping[str, Tensor], before: float, notify: Callback
-    ) -> tuple[list[dict[str, float]], int, float]:
-        """Run the epochs; leave the weights of the best held-out loss (the last, where none is held out)."""
-        epochs: list[dict[str, float]] = []
-        best, best_loss, best_state = 0, before, _copy_state(self.batch_loss.model)
-        with freeze_zeros(self.batch_loss.model, self.optimizer, masks):
-            for epoch in range(1, self.settings.epochs + 1):
-                values = {"loss": self._epoch(data, epoch - 1), "held_out": self.held_out_loss()}
-                epochs.append(values)
-                notify(Event("fine-tune", epoch, self.settings.epochs, values))
-                if self._held_out is None or values["held_out"] < best_loss:
-                    best, best_loss, best_state = epoch, values["held_out"], _copy_state(self.batch_loss.model)
-                elif self.settings.patience is not None and epoch - best >= self.settings.patience:
-                    break
-        self.batch_loss.model.load_state_dict(best_state)
-        return epochs, best, best_loss
-
-    def _epoch(self, data: Any, epoch: int) -> float:
-        self.batch_loss.train()
-        total, samples, steps = torch.zeros((), device=self.device), 0, steps_of(data, self.settings.batch_size)
-        for step, batch in enumerate(read_epoch(data, self.settings.batch_size, self.generator, self.device), 1):
-            done = (epoch + min((step - 0.5) / steps, 1.0)) / self.settings.epochs  # in the middle of the step
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.settings.rate_at(done)
-            self.optimizer.zero_grad()
-            loss = self.batch_loss(self.augment(batch, self.generator))
-            loss.backward()
-            self.optimizer.step()
-            total += loss.detach() * batch_size(batch)
-            samples += batch_size(batch)
-        if not samples:
-            raise BrainsurgeonError(
-                f"epoch {epoch + 1} found no samples: an iterator can be read once only; give a DataLoader or tensors"
-            )
-        mean = total.item() / samples
-        if not math.isfinite(mean):
-            raise BrainsurgeonError(
-                f"fine-tuning diverged in epoch {epoch + 1} (the loss is {mean}): lower the learning rate, which is "
-                f"{self.settings.learning_rate}"
-            )
-        return mean
-
-    @torch.no_grad()
-    def held_out_loss(self) -> float:
-        """Return the mean loss of the held-out samples in evaluation mode; not a number where there are none."""
-        if self._held_out is None:
-            return math.nan
-        self.batch_loss.eval()
-        total, samples = 0.0, 0
-        for batch in read_epoch(self._held_out, self.settings.batch_size, self.generator, self.device):
-            total += float(self.batch_loss(batch)) * batch_size(batch)
-            samples += batch_size(batch)
-        if not samples:
-            raise BrainsurgeonError("there are no held-out samples (an iterator can be read once only): give some")
-        return total / samples
-
-
-def _copy_state(model: nn.Module) -> dict[str, Any]:
-    return copy.deepcopy(model.state_dict())
-
-
-def _unchanged(batch: Batch, generator: torch.Generator) -> Batch:
-    return batch
