@@ -36,7 +36,8 @@ OUTSIDE = {
     "safetensors",
 }
 SEES_MODELS = {"batches", "weights", "loss", "gradients", "sample_loss", "prune", "surgery", "result", "checkpoint",
-               "target", "scores", "zeros", "freeze", "finetune", "tuning", "gradual", "inputs", "outcome", "recalibrate"}  # fmt: skip
+               "target", "scores", "zeros", "freeze", "finetune", "tuning", "gradual", "inputs", "outcome",
+               "recalibrate"}  # fmt: skip
 TOUCH_A_MODULE = {f"{name}.py" for name in SEES_MODELS - {"batches"}}
 USERS = {"models", "data", "cli", "reproduce", "report", "train.py", "evaluate.py", "files", "export", "worth"}
 RANDOM = {
