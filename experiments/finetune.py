@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", help="names that brainsurgeon.prune knows")
     parser.add_argument("--sparsities", nargs="+", type=float)
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--samples", type=int, help="use only so many training images")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     given = parser.parse_args()
@@ -74,7 +75,9 @@ def main() -> None:
     samples = tuple(part.to(given.device) for part in data.train())
     for seed in range(given.seeds):
         # What chooses the epoch must be new to the pruning too.
-        train, held_out = split(samples, plan.settings.held_out_share, torch.Generator().manual_seed(seed))
+        drawn = torch.randperm(len(samples[1]), generator=torch.Generator().manual_seed(seed))[: given.samples]
+        chosen = samples if given.samples is None else tuple(part[drawn] for part in samples)
+        train, held_out = split(chosen, plan.settings.held_out_share, torch.Generator().manual_seed(seed))
         changes: dict[str, Any] = {"seed": seed, **({"epochs": given.epochs} if given.epochs else {})}
         settings = FinetuneSettings(**{**asdict(plan.settings), **changes})
         for sparsity in given.sparsities or plan.sparsities:
@@ -97,7 +100,8 @@ def main() -> None:
                     "after": accuracy(tuned.model, data),
                     "best_epoch": tuned.best_epoch, "epochs": list(tuned.epochs),
                     "seconds": {"prune": round(seconds, 1), "fine-tune": round(tuned.seconds, 1)},
-                    "settings": tuned.settings, "versions": versions(torch.device(given.device)),
+                    "samples": len(train[1]), "settings": tuned.settings,
+                    "versions": versions(torch.device(given.device)),
                 }  # fmt: skip
                 assert tuned.pruned == result.pruned
                 with file.open("a") as lines:

@@ -65,7 +65,9 @@ def finetuned(network: str) -> str:
     seeds = {method: len({c["seed"] for c in cells if c["method"] == method}) for method in methods}
     counted = ", ".join(f"{TITLES.get(method, method)} {count}" for method, count in seeds.items())
     devices = ", ".join(sorted({cell["versions"]["device"] for cell in cells}))
-    note = f"\n\nSeeds: {counted}. Recorded on {devices}."
+    how = sorted({(cell.get("samples"), cell["settings"]["epochs"]) for cell in cells}, key=str)
+    trained = ", ".join(f"{epochs} epochs" + (f" of {samples:,} images" if samples else "") for samples, epochs in how)
+    note = f"\n\nSeeds: {counted}; {trained}. Recorded on {devices}."
     return _table(["sparsity", *(TITLES.get(method, method) for method in methods)], rows) + note
 
 
