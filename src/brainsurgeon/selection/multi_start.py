@@ -74,7 +74,8 @@ def check_parts(start: Any, search: Any) -> None:
 def diverse(problem: Problem, start: Randomized, count: int) -> list[Tensor]:
     """Return up to `count` different masks: the best draws of each rung by sample loss, the rungs taking turns."""
     usual = start.num_buckets or min(math.isqrt(problem.weights.numel()), 1000)
-    draws, each = math.ceil(start.num_draws / len(RUNGS)), math.ceil(count / len(RUNGS))
+    # One more of each than its share: plain magnitude pruning may be among the best of every rung.
+    draws, each = math.ceil(start.num_draws / len(RUNGS)), math.ceil(count / len(RUNGS)) + 1
     rungs = [
         dataclasses.replace(start, num_buckets=max(1, round(part * usual)), num_draws=draws).several(problem, each)
         for part in RUNGS[:count]

@@ -25,8 +25,9 @@ from .randomized import Randomized
 
 @dataclass(frozen=True)
 class Tabu:
-    """Walk by best swaps within a pool; a weight that moved rests for `tenure` moves.
+    """Walk by best swaps within a pool; a weight that moved rests for `tenure` moves on average, drawn at random.
 
+    Rests of one length let a walk go round in circles. In a small pool they are cut, so that half of it stays free.
     A step ends `stall` moves after its lowest point, or after `swaps_per_step` new lowest points, when the sample loss
     is looked at and the pool gathered anew; `min_improvement`, `max_steps` and `patience` are as in Algorithm 1.
     """
@@ -55,26 +56,29 @@ class Tabu:
 
     def step(self, problem: Problem, pruned: Tensor, pressure: Tensor) -> list[tuple[int, int]]:
         """Return the swaps of one step, group by group of the budget."""
-        return by_group(problem, pruned, pressure, self._search)
+        draws = np.random.default_rng(int(torch.randint(2**31, (1,), generator=problem.generator)))
 
-    def _search(
-        self, quadratic: QuadraticModel, pruned: Tensor, pressure: Tensor, inside: Tensor, outside: Tensor
-    ) -> list[tuple[int, int]]:
-        drift = quadratic.drift(pressure)
-        members, count = extremes(quadratic.impact(drift, pruned), inside, outside, self.pool)
-        lowest = self._walk(Pool.gather(quadratic, drift, members), count)
-        before = np.arange(members.numel()) < count
-        back, gone = (torch.from_numpy(part.nonzero()[0]) for part in (before & ~lowest, ~before & lowest))
-        return list(zip(members[back].tolist(), members[gone].tolist(), strict=True))
+        def search(
+            quadratic: QuadraticModel, pruned: Tensor, pressure: Tensor, inside: Tensor, outside: Tensor
+        ) -> list[tuple[int, int]]:
+            drift = quadratic.drift(pressure)
+            members, count = extremes(quadratic.impact(drift, pruned), inside, outside, self.pool)
+            lowest = self._walk(Pool.gather(quadratic, drift, members), count, draws)
+            names, before = members.cpu().numpy(), np.arange(members.numel()) < count
+            return list(zip(names[before & ~lowest].tolist(), names[~before & lowest].tolist(), strict=True))
 
-    def _walk(self, pool: Pool, inside: int) -> np.ndarray:
+        return by_group(problem, pruned, pressure, search)
+
+    def _walk(self, pool: Pool, inside: int, draws: np.random.Generator) -> np.ndarray:
         """Return which members are pruned at the lowest point of the walk."""
+        # The model's own diagonal is rounded otherwise: a circle of swaps would seem to gain a little each time.
+        pool.self_impact = pool.gamma.diagonal() / 2
         back, gone = np.arange(inside), np.arange(inside, pool.drift.size)
         between = pool.gamma[:inside, inside:].copy()
         resting = np.zeros(pool.drift.size)  # the move at which a member may move again
         state, value = np.arange(pool.drift.size) < inside, 0.0
-        best, least, lows, stalled = state.copy(), 0.0, 0, 0
-        move = 0
+        best, least, lows, stalled, move = state.copy(), 0.0, 0, 0, 0
+        longest = min(2 * self.tenure, back.size // 2, gone.size // 2)
         while lows < self.swaps_per_step and stalled <= self.stall:
             change = pool.beta(gone)[None, :] - between - pool.alpha(back)[:, None]
             free = (resting[back] <= move)[:, None] & (resting[gone] <= move)[None, :]
@@ -89,7 +93,7 @@ class Tabu:
             state[back[i]], state[gone[j]] = True, False
             between[i], between[:, j] = pool.gamma[back[i], gone], pool.gamma[back, gone[j]]
             move += 1
-            resting[[back[i], gone[j]]] = move + self.tenure
+            resting[[back[i], gone[j]]] = move + draws.integers(0, longest + 1, 2)
             if value <= least - self.min_improvement:
                 best, least, lows, stalled = state.copy(), value, lows + 1, 0
             else:
