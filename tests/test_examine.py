@@ -136,3 +136,28 @@ def test_layers_that_are_no_plain_linear_map_have_the_fishers_curvature_and_a_no
 def test_an_unknown_curvature_is_refused() -> None:
     with pytest.raises(BrainsurgeonError, match="curvature must be one of fisher, gram or auto, got 'hessian'"):
         look(CASES["linear"], "hessian")
+
+
+@pytest.mark.parametrize("blocks", ["auto", "layer", "model", 5])
+def test_layers_of_other_kinds_may_lie_between_plain_ones(blocks: str | int) -> None:
+    """Linear, recurrent, linear, recurrent, linear: each curvature sits at the place of its own weights."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 4), nn.RNN(4, 5, batch_first=True)
+            self.c, self.d, self.e = nn.Linear(5, 2), nn.RNN(2, 3, batch_first=True), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.e(self.d(self.c(self.b(self.a(x))[0]))[0][:, -1])
+
+    case = Case("mixed", Mixed, lambda: (torch.randn(SAMPLES, 4, 3), torch.randint(3, (SAMPLES,))))
+    (_, weights, _), found = prepare(case), look(case, "gram", blocks)
+    curvatures = found.curvatures(1e-6)
+    assert [block.start for block in found.blocks] == [0, *(block.stop for block in found.blocks[:-1])]
+    expected = rows_of(case).square().mean(0)
+    for block, curvature in zip(found.blocks, curvatures, strict=True):
+        owner = next(layer for layer in weights.layers if layer.offset <= block.start < layer.columns.stop)
+        assert isinstance(curvature, Fisher) == (owner.name[0] in "bd")
+        if isinstance(curvature, Fisher):
+            torch.testing.assert_close(curvature.diagonal(), expected[block], rtol=1e-3, atol=1e-5)

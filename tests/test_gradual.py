@@ -82,7 +82,7 @@ def test_the_record_says_how_it_came_about() -> None:
     assert settings["schedule"] == {"stages": 2, "kind": "exponential", "refits": 1}
     assert settings["effort"] == {"max_gradients": 300, "max_seconds": 60.0}
     assert (settings["training_samples"], settings["held_out_samples"], settings["max_samples"]) == (16, 4, 20)
-    assert settings["sample_gradients"] == 48
+    assert settings["sample_gradients"] == 7 * 16  # two slopes in three stages, a second curvature in one
     assert result.method == "auto"
     assert result.predicted_change is None
     assert {"gradients", "selection", "update", "loss"} <= result.seconds.keys()
@@ -149,7 +149,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"curvature": ""}, 'curvature must be "auto", "fisher" or "gram", got '),
     ({"max_gradients": 0}, "max_gradients must be at least 1, got 0"),
     ({"max_gradients": -5}, "max_gradients must be at least 1, got -5"),
-    ({"max_gradients": 2}, "max_gradients=2 is not one for each of the 3 stages and refits"),
+    ({"max_gradients": 2}, "max_gradients=2 is not one for each of the 3 looks"),
     ({"max_seconds": 0}, "max_seconds must be positive"),
     ({"max_seconds": -1.0}, "max_seconds must be positive"),
     ({"max_seconds": float("nan")}, "max_seconds must be positive"),

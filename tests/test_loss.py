@@ -178,6 +178,20 @@ def test_the_hessian_of_the_distance_is_the_fisher_matrix(loss: str) -> None:
     assert float(fisher.abs().max()) > 0.01
 
 
+def test_the_distance_is_the_divergence_of_the_model_from_the_dense_one() -> None:
+    """KL(dense ‖ model): the dense model says which classes matter."""
+    case = CASES["linear"]
+    model, distance = matching(case)
+    x = case.data()[0]
+    dense = F.log_softmax(model(x), 1).detach()
+    with torch.no_grad():
+        model[2].weight.mul_(-2.0)  # type: ignore[index, operator, union-attr]
+    expected = F.kl_div(F.log_softmax(model(x), 1), dense, reduction="batchmean", log_target=True)
+    other_way = F.kl_div(dense, F.log_softmax(model(x), 1), reduction="batchmean", log_target=True)
+    assert distance(case.data()).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert expected.item() != pytest.approx(other_way.item(), rel=0.01)
+
+
 def test_outputs_that_are_no_classes_are_matched_by_their_squared_difference() -> None:
     case = CASES["regression"]
     model, distance = matching(case)
