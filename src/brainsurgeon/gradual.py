@@ -65,7 +65,8 @@ def prune_in_stages(
     distance = matching_loss(loss, dense, held_out[0])
     final = make_budget(budget, sparsity, [(la.name, la.offset, la.size) for la in weights.layers], device)
     values = weights.flatten(dense)
-    before = SampleLoss(batch_loss, weights, values, held_out, judging=1.0).at(values).loss()
+    held = SampleLoss(batch_loss, weights, values, held_out, judging=1.0)
+    before = held.at(values).loss()
     clock, trace = Clock(device), list[Event]()
     with watch(callback or silent, progress, trace) as notify:
         run = StagedRun(
@@ -80,7 +81,7 @@ def prune_in_stages(
         method=method.name,
         predicted_change=None,
         loss_before=before,
-        loss_after=stand.loss,
+        loss_after=held.at(stand.values).loss(),
         seconds=clock.seconds,
         settings={
             **settings.record(), "device": str(device), "loss": loss if isinstance(loss, str) else repr(loss),

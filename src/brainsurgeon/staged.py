@@ -41,6 +41,9 @@ DAMPING_LOOK = 3
 """Other dampings are tried in every so many stages."""
 FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 400, 1000, 120_000_000
 """Rows of gradients in a stage: within these bounds, and no more than so many entries."""
+ENOUGH = 1000
+"""With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
+of each sample, and is taken in its place."""
 HOPELESS = 1000
 """A Fisher with more weights than this for each of its rows does not compete."""
 
@@ -67,9 +70,11 @@ class StagedRun:
 
     def run(self, final: Budget, keeper: Keeper | None = None) -> Stand:
         """Go through all stages and refits."""
+        self._share()  # refuse too few gradients before any work
         values = self.weights.flatten(self.batch_loss.model)
         held_out = self.samples.held_out()
-        self._held = SampleLoss(self.batch_loss, self.weights, values, held_out, judging=1.0)
+        judge = self.matching if self.matching is not None and self.samples.held < ENOUGH else self.batch_loss
+        self._held = SampleLoss(judge, self.weights, values, held_out, judging=1.0)
         stand = keeper.load() if keeper else None
         if stand is None:
             kind = "gram" if self.curvature == "auto" else self.curvature
@@ -99,7 +104,8 @@ class StagedRun:
         budget = self.schedule.budget_at(stand.progress, final)
         self.weights.assign(self.batch_loss.model, stand.values)
         batches = list(self.samples.draw(self._share(), stand.number))
-        self.gradients_taken += sum(map(batch_size, batches))
+        with self.clock.measure("gradients"):
+            others = self._other_slopes(batches, stand.values)
         both = self.curvature == "auto" and (stand.number - 1) % LOOK == 0
         both = both and self.weights.size <= HOPELESS * self._rows(batches)
         ends = []
@@ -109,8 +115,7 @@ class StagedRun:
         for kind in CURVATURES if both else (stand.kind,):
             with self.clock.measure("gradients"):
                 look = self._look(kind, batches)
-                slopes = {"loss": look.gradient} | self._other_slopes(batches, stand.values)
-            ends += self._ends(look, slopes, replace(stand, kind=kind), held_out, budget)
+            ends += self._ends(look, {"loss": look.gradient} | others, replace(stand, kind=kind), held_out, budget)
         best = self._best(ends)
         if stays and ends[0].loss < best.loss:  # the race may have dropped it on a part of the samples
             best = ends[0]
@@ -120,8 +125,10 @@ class StagedRun:
         return best
 
     def _share(self) -> int:
-        """Return how many samples a stage examines the loss on."""
-        return min(self.samples.size, self.effort.share(self.schedule.total))
+        """Return how many samples a stage examines the loss on; each costs a gradient for every look and slope."""
+        total = self.schedule.total
+        second_looks = -(-total // LOOK) if self.curvature == "auto" else 0
+        return min(self.samples.size, self.effort.share(total * len(self._losses) + second_looks))
 
     @property
     def _losses(self) -> dict[str, BatchLoss]:
@@ -133,6 +140,7 @@ class StagedRun:
         look = examine(
             kind, self.batch_loss, self.weights, batches, rows, group, self.blocks, self.dtype, self.notify
         )
+        self.gradients_taken += rows * group
         self.notes += [note for note in look.notes if note not in self.notes]
         return look
 
@@ -143,6 +151,7 @@ class StagedRun:
 
     def _other_slopes(self, batches: list[Batch], values: Tensor) -> dict[str, Tensor]:
         others = {name: loss for name, loss in self._losses.items() if name != "loss"}
+        self.gradients_taken += len(others) * sum(map(batch_size, batches))
         samples = {name: SampleLoss(loss, self.weights, values, batches) for name, loss in others.items()}
         return {name: sample.gradient(values, range(sample.num_batches)) for name, sample in samples.items()}
 

@@ -83,11 +83,11 @@ class Effort:
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
 
-    def share(self, stages: int) -> int:
-        """Return how many gradients each stage may take."""
-        if self.max_gradients < stages:
+    def share(self, looks: int) -> int:
+        """Return how many gradients each look at the loss may take."""
+        if self.max_gradients < looks:
             raise BrainsurgeonError(
-                f"max_gradients={self.max_gradients} is not one for each of the {stages} stages and refits: allow "
-                "more, or ask for fewer stages"
+                f"max_gradients={self.max_gradients} is not one for each of the {looks} looks at the loss that the "
+                "stages and refits take: allow more, or ask for fewer stages"
             )
-        return self.max_gradients // stages
+        return self.max_gradients // looks
