@@ -13,7 +13,7 @@ import brainsurgeon
 from brainsurgeon import METHOD_NAMES, Event, PruningResult, Surgery, prune
 from brainsurgeon.checkpoint import load_checkpoint
 from brainsurgeon.mask import exact_count
-from brainsurgeon.selection import Magnitude
+from brainsurgeon.selection import Magnitude, RecentredSearch
 from brainsurgeon.update import Joint, Keep
 from cases import CASES, Case, Tied, every_case, every_device, seeded
 
@@ -21,8 +21,9 @@ QUICK: dict[str, Any] = {"num_gradients": 24, "damping": 1e-2, "progress": False
 DRAWS: dict[str, dict[str, Any]] = {
     "auto": {"schedule": 2}, "joint": {}, "joint+cbs-u": {},
     "mp": {}, "wf-s": {}, "wf": {}, "mp+cbs-u": {}, "wf-s+cbs-u": {},
-    "relaxed": {}, "polish": {"seconds": 0.2}, "multi-start": {"num_draws": 6, "starts": 3},
-    "relink": {"num_draws": 6, "elite": 2},
+    "relaxed": {}, "polish": {"seconds": 0.2}, "multi-start": {"num_draws": 6, "starts": 2},
+    "tabu": {"num_draws": 6, "max_steps": 5},
+    "relink": {"num_draws": 6, "elite": 2, "search": RecentredSearch(max_steps=3)},
 }  # fmt: skip
 
 
