@@ -1,0 +1,153 @@
+"""What each search on the objective of CBS-S gains, and in what time.
+
+    OMP_NUM_THREADS=1 python benchmarks/searches.py CHECKPOINTS [--network mlpnet resnet20] [--seeds 2]
+
+Every search runs from the same gradients and seeds, with one or more settings, from quick to thorough; selection alone,
+no update. Recorded are the CPU seconds of one thread (without the gradients, which are the same for all), the quadratic
+objective, the sample loss (on the half of its 5,000 training samples that masks are compared on) and test accuracy.
+Results are written after each search, those of other networks kept: benchmarks/results/searches.json. The picture
+is drawn by benchmarks/searches_figure.py.
+"""
+
+import argparse
+import copy
+import json
+import platform
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brainsurgeon.clock import Clock
+from brainsurgeon.evaluate import accuracy
+from brainsurgeon.mask import make_budget
+from brainsurgeon.problem import Problem
+from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.sample_loss import LossJudge
+from brainsurgeon.selection import (
+    LocalSearch,
+    MultiStart,
+    Polish,
+    Randomized,
+    RecentredSearch,
+    Relinking,
+    Tabu,
+    WideSearch,
+)
+from brainsurgeon.surgery import Surgery
+
+RESULTS = Path(__file__).parent / "results" / "searches.json"
+LONG = 3600.0  # the polish is bounded by rounds: its seconds are those of the clock on the wall
+
+SEARCHES: dict[str, list[Any]] = {
+    "rmp": [Randomized()],
+    "recentred": [RecentredSearch(max_steps=6), RecentredSearch(max_steps=24)],
+    "tabu": [Tabu(), Tabu(stall=256)],
+    "multi-start": [MultiStart(starts=4), MultiStart(starts=8)],
+    "relinking": [Relinking(elite=2), Relinking(elite=3)],
+    "wide": [WideSearch(starts=1), WideSearch(starts=4)],
+    "algorithm 1": [LocalSearch(max_steps=5), LocalSearch()],
+    "multi-start, recentred": [MultiStart(search=RecentredSearch(), starts=starts) for starts in (2, 4)],
+    "polish": [Polish(rounds=rounds, seconds=LONG) for rounds in (1, 100)],
+}
+CASES: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
+    "mlpnet": ({"num_gradients": 2000, "blocks": "model"}, (0.9, 0.98)),
+    "resnet20": ({"num_gradients": 500, "blocks": "layer"}, (0.8,)),
+}
+ONE = {"resnet20": {"tabu": 0, "multi-start": 0, "relinking": 0, "wide": 1, "algorithm 1": 1, "polish": 0}}
+"""Which setting alone of these is run, where a run takes long."""
+TEST_IMAGES = {"resnet20": 4_000}
+"""The first so many of the test set, where an evaluation takes longer than a search."""
+
+
+class Bench:
+    """A network examined once; masks that were evaluated before are not evaluated again."""
+
+    def __init__(self, network: str, checkpoints: Path):
+        protocol = PROTOCOLS[network]
+        data, few = load_images(protocol), TEST_IMAGES.get(network)
+        settings = {**protocol.settings, **CASES[network][0]}
+        self.surgery = Surgery(load_network(protocol, [checkpoints]), data.train(), progress=False, **settings)
+        self.data = replace(data, test_inputs=data.test_inputs[:few], test_targets=data.test_targets[:few])
+        assert self.surgery.quadratic is not None
+        self.quadratic = self.surgery.quadratic
+        _ = self.quadratic.self_impact, self.surgery.sample_loss.flops_per_batch()  # what all searches share
+        self._known: dict[bytes, dict[str, float]] = {}
+
+    def run(self, sparsity: float, search: Any, seed: int) -> dict[str, float]:
+        """Search once; return the seconds and what the mask is worth."""
+        surgery = self.surgery
+        layers = [(layer.name, layer.offset, layer.size) for layer in surgery.weights.layers]
+        budget = make_budget("global", sparsity, layers, surgery.device)
+        clock = Clock(surgery.device)
+        judge = LossJudge(surgery.sample_loss, clock)
+        generator = torch.Generator().manual_seed(seed)
+        problem = Problem(surgery.values, budget, generator, self.quadratic, judge, clock=clock)
+        began = time.process_time()
+        pruned = search(problem)
+        seconds = time.process_time() - began
+        budget.check(pruned)
+        return {"seconds": round(seconds, 3), **self._worth(pruned)}
+
+    def _worth(self, pruned: Tensor) -> dict[str, float]:
+        key = pruned.numpy().tobytes()
+        if key not in self._known:
+            sample = self.surgery.sample_loss
+            model = copy.deepcopy(self.surgery.original)
+            self.surgery.weights.assign(model, sample.masked(pruned))
+            self._known[key] = {
+                "objective": self.quadratic.cost(pruned),
+                "sample loss": sample.without(pruned).loss(sample.num_judging),
+                "accuracy": accuracy(model, self.data),
+            }
+        return self._known[key]
+
+
+def rows_of(network: str, checkpoints: Path, seeds: int) -> Iterator[dict[str, Any]]:
+    bench = Bench(network, checkpoints)
+    for sparsity in CASES[network][1]:
+        for name, settings in SEARCHES.items():
+            one = ONE.get(network, {}).get(name)
+            for search in settings if one is None else [settings[one]]:
+                runs = [bench.run(sparsity, search, seed) for seed in range(seeds)]
+                mean = {key: statistics.mean(run[key] for run in runs) for key in runs[0]}
+                row = {"network": network, "sparsity": sparsity, "search": name, **mean}
+                print(json.dumps(row), flush=True)
+                yield {**row, "settings": repr(search), "runs": runs}
+
+
+def write(network: str, seeds: int, rows: list[dict[str, Any]], seconds: float) -> None:
+    """Put a network's rows beside those of the others."""
+    record = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    record[network] = {
+        "command": f"OMP_NUM_THREADS=1 python benchmarks/searches.py CHECKPOINTS --network {network} --seeds {seeds}",
+        "machine": f"{platform.machine()}, one thread, Python {platform.python_version()}, torch {torch.__version__}",
+        "CPU seconds in all": round(seconds),
+        "examination": CASES[network][0],
+        **({"test images": TEST_IMAGES[network]} if network in TEST_IMAGES else {}),
+        "rows": rows,
+    }
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoints", type=Path)
+    parser.add_argument("--network", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--seeds", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for network in options.network:
+        began, rows = time.process_time(), []
+        for row in rows_of(network, options.checkpoints, options.seeds):
+            rows.append(row)
+            write(network, options.seeds, rows, time.process_time() - began)
+
+
+if __name__ == "__main__":
+    main()
