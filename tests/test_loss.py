@@ -221,3 +221,13 @@ def test_outputs_that_are_no_tensor_have_no_distance() -> None:
     model = Structured(6, 3)
     assert matching_loss(loss, model, pair()) is None
     assert matching_loss("cross_entropy", nn.Linear(6, 3), pair()) is not None
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, nn.CrossEntropyLoss(), F.nll_loss, nn.NLLLoss()], ids=repr)
+def test_a_loss_of_classes_is_known_as_a_function_and_as_a_module_too(loss: LossLike) -> None:
+    dense, model = nn.Linear(6, 3), nn.Linear(6, 3)
+    named, given = matching_loss("cross_entropy", dense), matching_loss(loss, dense)
+    assert named is not None
+    assert given is not None
+    batch = (torch.randn(5, 6), torch.zeros(5, dtype=torch.long))
+    assert torch.equal(given(model, batch), named(model, batch))

@@ -93,7 +93,8 @@ def matching_loss(
         with torch.no_grad():
             if not isinstance(call(dense, probe[0]), Tensor):
                 return None
-    of_classes = loss in ("cross_entropy", "nll")
+    named = loss in ("cross_entropy", "nll", F.cross_entropy, F.nll_loss)
+    of_classes = named or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
 
     def distance(model: nn.Module, batch: Batch) -> Tensor:
         with torch.no_grad():

@@ -89,7 +89,8 @@ def prune(
         include: names, glob patterns or module types to prune (default: all weights of two dimensions or more).
         exclude: names, patterns or types to leave alone.
         blocks: "model", "layer", a largest block size, or "auto": at most 40 weights a gradient row.
-        num_gradients: K, the rows of the empirical Fisher matrix.
+        num_gradients: K, the rows of the empirical Fisher matrix (this and the next four are of one shot: in stages
+            they are found on held-out samples, or follow from `max_gradients`).
         gradient_batch: samples whose mean gradient is one row.
         loss_samples: samples for the sample loss; fresh ones where the data has more than the gradients take.
         damping: λ.

@@ -147,7 +147,7 @@ class StagedRun:
     def _rows(self, batches: list[Batch]) -> int:
         most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_ENTRIES // self.weights.size))
         count = sum(map(batch_size, batches))
-        return count // max(1, count // most)
+        return count // -(-count // most)
 
     def _other_slopes(self, batches: list[Batch], values: Tensor) -> dict[str, Tensor]:
         others = {name: loss for name, loss in self._losses.items() if name != "loss"}
