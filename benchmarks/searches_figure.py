@@ -13,6 +13,8 @@ from brainsurgeon.report.drawing import Drawing, Point, ticks
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "searches.json"
 FIGURE = HERE.parent / "docs" / "figures" / "searches.svg"
+PAGE = HERE.parent / "docs" / "searches.md"
+MARKS = "<!-- searches -->", "<!-- end of searches -->"
 MEASURES = ("objective", "sample loss", "accuracy")
 NAMES = ("recentred", "multi-start", "tabu", "relinking", "algorithm 1", "wide", "polish", "multi-start, recentred")
 TITLES = {"mlpnet": "MLPNet", "resnet20": "ResNet20"}
@@ -22,7 +24,7 @@ Row = dict[str, Any]
 
 
 def panel(drawing: Drawing, corner: Point, rows: list[Row], measure: str) -> None:
-    """Draw one measure against seconds, which go by their logarithm; the dotted level is the start's, RMP."""
+    """Draw one measure against seconds, which go by their logarithm; the dark dot is the start, RMP."""
     left, top = corner
     rungs = ticks(min(row[measure] for row in rows), max(row[measure] for row in rows), 4)
     times = [math.log10(row["seconds"]) for row in rows]
@@ -68,5 +70,29 @@ def draw(record: dict[str, Any]) -> Drawing:
     return drawing
 
 
+def table(record: dict[str, Any]) -> str:
+    """Return the rows of all networks as Markdown."""
+    lines = [
+        "| network | sparsity | search | CPU s | objective | sample loss | accuracy |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for network in record.values():
+        rows = sorted(network["rows"], key=lambda row: (row["sparsity"], -row["sample loss"]))
+        lines += [
+            f"| {TITLES[row['network']]} | {row['sparsity']:g} | {row['search']} | {row['seconds']:.1f} | "
+            f"{row['objective']:.4f} | {row['sample loss']:.3f} | {row['accuracy']:.2f} |"
+            for row in rows
+        ]
+    return "\n".join(lines)
+
+
+def written(page: str, record: dict[str, Any]) -> str:
+    """Return the page with the table between its marks."""
+    before, rest = page.split(MARKS[0])
+    return f"{before}{MARKS[0]}\n\n{table(record)}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+
+
 if __name__ == "__main__":
-    FIGURE.write_text(draw(json.loads(RESULTS.read_text())).svg(standalone=True))
+    recorded = json.loads(RESULTS.read_text())
+    PAGE.write_text(written(PAGE.read_text(), recorded))
+    FIGURE.write_text(draw(recorded).svg(standalone=True))
