@@ -63,7 +63,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
 ONE = {"resnet20": {"tabu": 0, "multi-start": 0, "relinking": 0, "wide": 1, "algorithm 1": 1}}
 """Which setting alone of these is run, where a run takes long."""
 LEFT_OUT = {"resnet20": {"polish", "tabu, then recentred"}}
-"""The relaxation that the polish starts from is not finite at the damping of ResNet20 and K = 500; the other for time."""
+"""The relaxation that the polish starts from is not finite for ResNet20 at K = 500; the other one for time."""
 TEST_IMAGES = {"resnet20": 4_000}
 """The first so many of the test set, where an evaluation takes longer than a search."""
 
