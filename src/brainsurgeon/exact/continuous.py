@@ -22,6 +22,8 @@ from ..quadratic import QuadraticModel
 
 DENSE = 1500
 """Weights of the largest block whose smallest eigenvalue is computed; beyond it the damping serves."""
+TINY = 1e-3
+"""Weights below this part of the largest drown in the rounding of gradients stored in single precision."""
 SETTLED = 5e-4
 """The relaxation is solved when its value and its bound are this close, relative to the cost."""
 CHECK_EVERY = 10
@@ -71,7 +73,9 @@ class Continuous:
         """Alternate between f with a penalty, a linear system of size K that is factored once, and the projection."""
         pairs = zip(self.quadratic.curvatures, self._least, strict=True)
         w = self.quadratic.w
-        alive = [w[block] != 0 for block in self.quadratic.blocks]
+        # What is as good as zero costs next to nothing and cannot be divided by; the bounds see all weights as they are.
+        dead = w.abs() <= TINY * w.abs().max()
+        alive = [~dead[block] for block in self.quadratic.blocks]
         systems = [_System(c, least, a) for (c, least), a in zip(pairs, alive, strict=True) if isinstance(c, Fisher)]
         penalty = torch.cat([w.new_full((system.fisher.size,), system.theta) for system in systems]) * w.square()
         penalty = penalty.clamp_min(1e-12 * float(penalty.max()))
@@ -80,9 +84,9 @@ class Continuous:
         self._observe(y, self.image(y))
         while time.perf_counter() < deadline:
             target = x - dual
-            right = torch.where(w == 0, 0.0, (penalty * target - self.slope) / w)
+            right = torch.where(dead, 0.0, (penalty * target - self.slope) / w)
             parts = [s.solve(right[b]) for s, b in zip(systems, self.quadratic.blocks, strict=True)]
-            y = torch.where(w == 0, target, torch.cat(parts) / w)
+            y = torch.where(dead, target, torch.cat(parts) / w)
             ahead = OVER_RELAXATION * y + (1 - OVER_RELAXATION) * x + dual
             x = self.project(ahead, penalty)
             dual = ahead - x
