@@ -73,7 +73,7 @@ class Continuous:
         """Alternate between f with a penalty, a linear system of size K that is factored once, and the projection."""
         pairs = zip(self.quadratic.curvatures, self._least, strict=True)
         w = self.quadratic.w
-        # What is as good as zero costs next to nothing and cannot be divided by; the bounds see all weights as they are.
+        # What is as good as zero costs next to nothing and cannot be divided by; the bounds see every weight as it is.
         dead = w.abs() <= TINY * w.abs().max()
         alive = [~dead[block] for block in self.quadratic.blocks]
         systems = [_System(c, least, a) for (c, least), a in zip(pairs, alive, strict=True) if isinstance(c, Fisher)]
