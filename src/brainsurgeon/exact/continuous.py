@@ -22,8 +22,6 @@ from ..quadratic import QuadraticModel
 
 DENSE = 1500
 """Weights of the largest block whose smallest eigenvalue is computed; beyond it the damping serves."""
-TINY = 1e-3
-"""Weights below this part of the largest drown in the rounding of gradients stored in single precision."""
 SETTLED = 5e-4
 """The relaxation is solved when its value and its bound are this close, relative to the cost."""
 CHECK_EVERY = 10
@@ -74,7 +72,9 @@ class Continuous:
         pairs = zip(self.quadratic.curvatures, self._least, strict=True)
         w = self.quadratic.w
         # What is as good as zero costs next to nothing and cannot be divided by; the bounds see every weight as it is.
-        dead = w.abs() <= TINY * w.abs().max()
+        # Weights this far below the largest drown in the rounding of the stored gradients.
+        tiny = max(torch.finfo(c.columns.dtype).eps for c in self.quadratic.curvatures if isinstance(c, Fisher)) ** 0.5
+        dead = w.abs() <= tiny * w.abs().max()
         alive = [~dead[block] for block in self.quadratic.blocks]
         systems = [_System(c, least, a) for (c, least), a in zip(pairs, alive, strict=True) if isinstance(c, Fisher)]
         penalty = torch.cat([w.new_full((system.fisher.size,), system.theta) for system in systems]) * w.square()
