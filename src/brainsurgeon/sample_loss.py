@@ -7,6 +7,7 @@ the worse half drops out, the others go on to twice as many.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 
@@ -56,6 +57,12 @@ class SampleLoss:
         self._dtypes = {name: batch_loss.model.get_parameter(name).dtype for name in weights.names}
         self._flops: float | None = None
         self.evaluations = 0  # samples put through the network so far
+
+    def around(self, values: Tensor) -> SampleLoss:
+        """Return the loss on the same sample as a function of what is pruned from other weights."""
+        other = copy.copy(self)
+        other._values = values
+        return other
 
     @property
     def num_batches(self) -> int:
