@@ -21,9 +21,9 @@ from brainsurgeon.batches import regroup
 from brainsurgeon.gradients import collect_gradients
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.models import build
-from brainsurgeon.reproduce.cells import versions
 from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.surgery import Surgery
+from brainsurgeon.versions import versions
 from brainsurgeon.weights import find_weights
 
 
@@ -220,7 +220,7 @@ def main() -> None:
         print(json.dumps(peak(network, float(sparsity), dtype, options.checkpoints)))
         return
     parts = {"speed": speed, "memory": memory, "growth": growth}
-    found: dict = {"versions": versions(torch.device("cpu")), "trained": options.checkpoints is not None}
+    found: dict = {"versions": versions("cpu"), "trained": options.checkpoints is not None}
     for name, part in parts.items():
         if options.what in (name, "all"):
             found.update(part(options.checkpoints))

@@ -12,7 +12,7 @@ from torch import nn
 
 from brainsurgeon import freeze_zeros
 from brainsurgeon.models import build
-from brainsurgeon.reproduce.cells import versions
+from brainsurgeon.versions import versions
 from brainsurgeon.weights import find_weights
 from brainsurgeon.zeros import set_zeros
 
@@ -73,7 +73,7 @@ def main() -> None:
     cells = [cell(name, kind, 64, 12.0) for name in SHAPES for kind in OPTIMIZERS]
     for found in cells:
         print(found)
-    record = {"command": "python benchmarks/freeze.py", "versions": versions(torch.device("cpu")), "cells": cells}
+    record = {"command": "python benchmarks/freeze.py", "versions": versions("cpu"), "cells": cells}
     (Path(__file__).parent / "results" / "freeze.json").write_text(json.dumps(record, indent=1) + "\n")
 
 

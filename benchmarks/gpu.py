@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from brainsurgeon.evaluate import accuracy
-from brainsurgeon.reproduce.cells import versions
 from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network, training_samples
 from brainsurgeon.surgery import Surgery
+from brainsurgeon.versions import versions
 
 METHODS = ("mp", "wf-s", "wf", "mp+cbs-u", "cbs-s", "cbs")
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    report: dict = {"versions": versions(torch.device("cuda"))}
+    report: dict = {"versions": versions("cuda")}
     for network, gradients in (("mlpnet", 10_000), ("resnet20", 1000)):
         examine(network, "cuda", options.checkpoints, options.data, 64)  # warm-up: kernels are loaded once
         gpu, _ = examine(network, "cuda", options.checkpoints, options.data, gradients)

@@ -16,7 +16,7 @@ from torch import nn
 
 from brainsurgeon.mask import make_budget
 from brainsurgeon.models import build
-from brainsurgeon.reproduce.cells import versions
+from brainsurgeon.versions import versions
 from brainsurgeon.weights import find_weights
 from brainsurgeon.worth import RUNTIMES, worth
 
@@ -116,7 +116,7 @@ def main() -> None:
         cells = sorted(found.values(), key=lambda c: (list(SHAPES).index(c["network"]), c["batch"], c["sparsity"]))
         record = {
             "command": "python benchmarks/worth.py", "processor": processor(),
-            "versions": versions(torch.device("cpu")), "cells": cells,
+            "versions": versions("cpu"), "cells": cells,
         }  # fmt: skip
         given.output.write_text(json.dumps(record, indent=1) + "\n")
     print(tables(json.loads(given.output.read_text())["cells"]))

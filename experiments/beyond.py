@@ -14,9 +14,9 @@ from brainsurgeon.evaluate import accuracy
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.prune import prune
 from brainsurgeon.recalibrate import recalibrate_norms
-from brainsurgeon.reproduce.cells import versions
 from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.schedule import Stages
+from brainsurgeon.versions import versions
 
 SPARSITIES = {
     "mlpnet": (0.5, 0.7, 0.8, 0.9, 0.95, 0.98),

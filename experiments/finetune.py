@@ -24,8 +24,8 @@ from brainsurgeon.evaluate import accuracy
 from brainsurgeon.finetune import finetune
 from brainsurgeon.finetune_settings import FinetuneSettings
 from brainsurgeon.prune import prune
-from brainsurgeon.reproduce.cells import versions
 from brainsurgeon.reproduce.protocol import PROTOCOLS, Protocol, load_images, load_network
+from brainsurgeon.versions import versions
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def main() -> None:
                     "best_epoch": tuned.best_epoch, "epochs": list(tuned.epochs),
                     "seconds": {"prune": round(seconds, 1), "fine-tune": round(tuned.seconds, 1)},
                     "samples": len(train[1]), "settings": tuned.settings,
-                    "versions": versions(torch.device(given.device)),
+                    "versions": versions(given.device),
                 }  # fmt: skip
                 assert tuned.pruned == result.pruned
                 with file.open("a") as lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import torch
 
-from .._version import __version__
 from ..data.images import ImageData
 from ..evaluate import accuracy
 from ..events import Callback, Event, silent
@@ -19,6 +17,7 @@ from ..methods import RIVALS, SHORT, UPDATES, Method
 from ..result import PruningResult
 from ..selection import Given
 from ..surgery import Surgery
+from ..versions import versions
 from .protocol import Protocol, load_images, load_network, training_samples
 
 Cell = dict[str, Any]
@@ -127,14 +126,3 @@ def _prune(
     result = surgery.prune(sparsity, whole, update_scale=float(scale) if scale else None)
     seconds = {k: v for k, v in result.seconds.items() if k.startswith("update")}
     return result, {**{k: v for k, v in own.items() if k.startswith("selection")}, **seconds}
-
-
-def versions(device: torch.device) -> dict[str, str]:
-    """Return what the cell was computed with."""
-    kind = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
-    return {
-        "brainsurgeon": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": kind,
-    }
