@@ -26,6 +26,7 @@ from brainsurgeon.finetune_settings import FinetuneSettings
 from brainsurgeon.prune import prune
 from brainsurgeon.reproduce.protocol import PROTOCOLS, Protocol, load_images, load_network
 from brainsurgeon.versions import versions
+from brainsurgeon.writing import plain
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,6 @@ def key_of(cell: dict[str, Any]) -> tuple[Any, ...]:
 def read(file: Path) -> list[dict[str, Any]]:
     """Return the finished cells."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def plain(value: Any) -> Any:
-    """Replace what JSON has no word for: the held-out loss, where nothing was held out, is null."""
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    return None if isinstance(value, float) and value != value else value
 
 
 def table(cells: list[dict[str, Any]]) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.writing import write_whole
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _LEGACY_PICKLES = 4  # magic number, protocol, machine, and then the object itself
@@ -111,16 +112,10 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | Path, metadata: dict
     """Write tensors by name as safetensors, those that share memory once a name."""
     from safetensors.torch import save
 
-    path = Path(path)
     copies = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
     }
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(save(copies, metadata))  # its own save_file would make it private to us
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(Path(path), save(copies, metadata))  # its own save_file would make the file private to us
 
 
 def _plain_names(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .errors import BrainsurgeonError
 from .events import Event
 from .examined import Examined
+from .writing import plain
 
 if TYPE_CHECKING:
     from .exact.certificate import Certificate
@@ -101,7 +102,7 @@ class PruningResult:
 
     def to_json(self) -> str:
         """Return the record as JSON."""
-        return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
+        return json.dumps(plain(self.to_dict()), indent=2, allow_nan=False)
 
     def certify(self, time_limit: float = 60.0) -> Certificate:
         """Bound the CBS-S cost of every mask with the same counts from below, and compare this one with it.
@@ -128,7 +129,7 @@ class PruningResult:
         """
         from .files import save  # safetensors is needed here alone
 
-        return save(self.model, folder, self.masks, compressed=compressed, record=_plain(self.to_dict()))
+        return save(self.model, folder, self.masks, compressed=compressed, record=plain(self.to_dict()))
 
     @classmethod
     def load(cls, folder: str | Path, model: nn.Module) -> PruningResult:
@@ -173,12 +174,3 @@ def _from_record(model: nn.Module, masks: dict[str, Tensor], record: dict[str, A
 def _number(value: Any) -> float:
     """Read a number whose infinities JSON had no word for."""
     return math.nan if value is None else float(value)
-
-
-def _plain(value: Any) -> Any:
-    """Replace numbers that JSON has no word for (a diverged loss) by null."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -22,6 +22,7 @@ from typing import Any
 from ..errors import BrainsurgeonError
 from ..memory import DoesNotFitError
 from ..recipe import Recipe, make_recipe, read_recipe
+from ..writing import write_whole
 
 MIB = 1 << 20
 SPARE = 64 * MIB
@@ -107,13 +108,6 @@ class RunFolder:
                 f"this run will write {needed / MIB:,.0f} MiB to {self.path} (and {SPARE / MIB:.0f} MiB should be "
                 f"left), but {free / MIB:,.0f} MiB are free there: make room, or give another place with --output"
             )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
-    temporary.replace(path)
 
 
 @contextmanager
