@@ -49,13 +49,9 @@ def compare(
     from brainsurgeon.cli.run import carry_out, start
     from brainsurgeon.cli.show import show_comparison
 
-    defaults = {} if recipe or resume else {"method": list(METHODS), "sparsity": list(SPARSITIES)}
-    given = {
-        "target": target, "sparsity": sparsities or defaults.get("sparsity"),
-        "method": methods or defaults.get("method"), "checkpoint": checkpoint, "include": include,
-        "exclude": exclude, "budget": budget, "schedule": stages, "num_gradients": num_gradients, "blocks": blocks,
-        "damping": damping, "dtype": dtype, "device": device, "seed": seed,
-    }  # fmt: skip
+    given = o.keys_given(locals())
+    if not (recipe or resume):
+        given |= {"method": methods or list(METHODS), "sparsity": sparsities or list(SPARSITIES)}
     full = o.gather_new(resume, output, recipe, settings, given)
     run = start("compare", full, output, resume)
     show_comparison(run, carry_out(run, "compare", track, quiet))

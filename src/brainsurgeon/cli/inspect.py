@@ -40,12 +40,7 @@ def inspect(
     from brainsurgeon.inspection import inspect as look
     from brainsurgeon.target import load_target
 
-    given = {
-        "target": target, "sparsity": sparsity, "method": method, "checkpoint": checkpoint, "include": include,
-        "exclude": exclude, "budget": budget, "schedule": stages, "num_gradients": num_gradients, "blocks": blocks,
-        "damping": damping, "dtype": dtype, "device": device, "seed": seed,
-    }  # fmt: skip
-    full = o.gather(recipe, settings, given)
+    full = o.gather(recipe, settings, o.keys_given(locals()))
     loaded = load_target(full.target, full.arguments, full.checkpoint, full.settings().seed)
     found = look(full, loaded, timed)
     console = Console()

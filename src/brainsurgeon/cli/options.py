@@ -105,6 +105,17 @@ TrackOption = Annotated[
 ]  # fmt: skip
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no log lines.", rich_help_panel=RUN)]
 
+KEYS_OF_OPTIONS = {"stages": "schedule", "sparsities": "sparsity", "methods": "method"}
+"""Where a command's parameter is not called what the recipe calls it."""
+
+
+def keys_given(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return what a command was given, its `locals()`, by the keys that it has in a recipe."""
+    from brainsurgeon.recipe import KEYS
+
+    named = {KEYS_OF_OPTIONS.get(name, name): value for name, value in parameters.items()}
+    return {key: value for key, value in named.items() if key in KEYS}
+
 
 def gather_new(
     resume: Path | None, output: Path | None, recipe: Path | None, settings: list[str] | None, given: dict[str, Any]

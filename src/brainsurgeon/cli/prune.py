@@ -42,12 +42,7 @@ def prune(
     from brainsurgeon.cli.run import carry_out, start
     from brainsurgeon.cli.show import show_result
 
-    given = {
-        "target": target, "sparsity": sparsity, "method": method, "checkpoint": checkpoint, "include": include,
-        "exclude": exclude, "budget": budget, "schedule": stages, "num_gradients": num_gradients, "blocks": blocks,
-        "damping": damping, "dtype": dtype, "device": device, "seed": seed,
-    }  # fmt: skip
-    full = o.gather_new(resume, output, recipe, settings, given)
+    full = o.gather_new(resume, output, recipe, settings, o.keys_given(locals()))
     if full is not None and len(full.methods) * len(full.sparsities) > 1:
         raise typer.BadParameter("this recipe has several methods or sparsities: use `brainsurgeon compare`")
     run = start("prune", full, output, resume)
