@@ -129,6 +129,7 @@ def test_doctor_says_how_to_get_what_is_missing(
         (["inspect", TARGET, "--device", "cuda:99"], 1, "device 'cuda:99' cannot be used here"),
         (["prune", "--resume", "nowhere"], 1, "not the folder of a run"),
         (["prune", "--resume", "x", "-s", "0.5"], 2, "leave out --sparsity"),
+        (["prune", "--resume", "x", "--stages", "3"], 2, "leave out --stages"),
         (["compare", "--resume", "x", "-m", "mp"], 2, "leave out --method"),
         (["prune", TARGET, "--track", "paper", "-o", "x"], 1, "the trackers are: tensorboard"),
         (["prune", TARGET, "--checkpoint", "missing.safetensors", "-o", "x"], 1, "no checkpoint"),

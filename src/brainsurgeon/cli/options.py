@@ -125,7 +125,8 @@ def gather_new(
         return gather(recipe, settings, given)
     others = {**given, "recipe": recipe, "set": settings, "output": output}
     if wrong := [key for key, value in others.items() if value not in (None, [], ())]:
-        name = "the target" if wrong[0] == "target" else f"--{wrong[0].replace('_', '-')}"
+        named = {"target": "the target", "schedule": "--stages"}
+        name = named.get(wrong[0], f"--{wrong[0].replace('_', '-')}")
         raise typer.BadParameter(f"a resumed run takes everything from its own recipe: leave out {name}")
     return None
 
