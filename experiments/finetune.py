@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     given = parser.parse_args()
     plan, protocol = PLANS[given.network], PROTOCOLS[given.network]
+    given.output.mkdir(parents=True, exist_ok=True)
     file = given.output / f"finetune-{given.network}.jsonl"
     finished = {key_of(cell) for cell in read(file)}
     data = load_images(protocol, given.root)
