@@ -17,6 +17,7 @@ from .gradients import collect_gradients
 from .loss import BatchLoss, check_loss
 from .recipe import Recipe
 from .sample_loss import BATCH, GRADIENT_BATCHES, MODERATE, ROUND_FLOPS, SEARCH_FLOPS, SampleLoss
+from .selection.recentred_search import LEAST_STEPS, MOST_STEPS
 from .settings import Settings
 from .staged import Effort
 from .target import Target
@@ -25,8 +26,8 @@ from .weights import PrunableWeights
 PATIENCE = 2.0
 """Seconds that a measurement may take, once it has run twice."""
 PROBE_ROWS = 64
-DRAWS, STEPS, LADDER, SCALES = 25, 50, 6, 4
-"""Masks that race after Algorithm 2, rounds of a search at most, masks compared in a round, scales tried."""
+DRAWS, LADDER, SCALES = 25, 6, 4
+"""Masks that race after Algorithm 2, masks compared in a round of a search, scales tried."""
 ALGEBRA = 1.5
 """All else (reading the gradients, sorting, solving) takes about half the time of the losses once more."""
 
@@ -119,7 +120,7 @@ def _batches_of_search(samples: float, flops: float) -> float:
         return total
 
     gradient = max(GRADIENT_BATCHES, min(judging, int(ROUND_FLOPS / (flops * 3))))
-    rounds = max(8, min(STEPS, int(SEARCH_FLOPS / (3 * gradient * flops))))
+    rounds = max(LEAST_STEPS, min(MOST_STEPS, int(SEARCH_FLOPS / (3 * gradient * flops))))
     return race(DRAWS) + rounds * (3 * gradient + race(LADDER))
 
 

@@ -23,6 +23,8 @@ from .pool import Pool, extremes
 from .randomized import Randomized
 
 STIFFEN = 4.0
+LEAST_STEPS, MOST_STEPS = 6, 50
+"""Rounds, where their number is not given: as many of these as are cheap for the network at hand."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class RecentredSearch:
     def improve(self, problem: Problem, pruned: Tensor) -> Tensor:
         """Run the rounds from a mask."""
         stiffness, drift, refused = self.stiffness, None, False
-        rounds = problem.judge.affordable_gradients(6, 50) if self.max_steps is None else self.max_steps
+        rounds = self.max_steps
+        if rounds is None:
+            rounds = problem.judge.affordable_gradients(LEAST_STEPS, MOST_STEPS)
         for number in range(1, rounds + 1):
             if drift is None:
                 drift = -2 * problem.quadratic.w * problem.judge.gradient(pruned)
