@@ -106,8 +106,7 @@ class Gram:
             return (inverse / self.scales.unsqueeze(1)).reshape(-1)
         result = torch.ones(self.scales.numel(), self.inputs, dtype=torch.float64, device=kept.device)
         for rows, places, valid, lower in self._systems(self._rows(kept)):
-            half = torch.linalg.solve_triangular(lower, torch.eye(lower.shape[1]).to(lower), upper=False)
-            inverse = half.square().sum(1) / self.scales[rows].unsqueeze(1)
+            inverse = _inverse_diagonal(lower) / self.scales[rows].unsqueeze(1)
             line = rows.unsqueeze(1).expand_as(places)
             result[line[valid], places[valid]] = inverse[valid]
         return result.reshape(-1)
@@ -119,9 +118,8 @@ class Gram:
             line, group = rows.unsqueeze(1).expand_as(places), self._group[rows].unsqueeze(1)
             cross = self._damped[group, places] * valid.unsqueeze(2)
             explained = torch.linalg.solve_triangular(lower, cross, upper=False).square().sum(1)
-            half = torch.linalg.solve_triangular(lower, torch.eye(lower.shape[1]).to(lower), upper=False)
             result[rows] = result[rows] - explained
-            result[line[valid], places[valid]] = 1 / half.square().sum(1)[valid]
+            result[line[valid], places[valid]] = 1 / _inverse_diagonal(lower)[valid]
         return (result * self.scales.unsqueeze(1)).reshape(-1)
 
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
@@ -182,3 +180,9 @@ class Gram:
                 "inputs are not finite, or the damping is too small (1e-6 and more works in float64)"
             )
         return lower
+
+
+def _inverse_diagonal(lower: Tensor) -> Tensor:
+    """[(LLᵀ)⁻¹]_ii = ‖L⁻¹e_i‖² for each of a batch of factors."""
+    half = torch.linalg.solve_triangular(lower, torch.eye(lower.shape[1]).to(lower), upper=False)
+    return half.square().sum(1)
