@@ -14,11 +14,7 @@ from brainsurgeon.methods import SELECTIONS, UPDATES
 from brainsurgeon.problem import Problem
 from brainsurgeon.quadratic import QuadraticModel
 from brainsurgeon.selection import Polish
-from toys import Toy, ToyJudge, indices_of, make_toy, mask_of, one_group, toys
-
-
-def dense(toy: Toy) -> np.ndarray:
-    return reference.block_diagonal(reference.fisher(toy.G, toy.damping), toy.blocks)
+from toys import Toy, ToyJudge, dense, indices_of, make_toy, mask_of, one_group, toys
 
 
 def inverse_diagonal(quadratic: QuadraticModel) -> Tensor:

@@ -1,4 +1,4 @@
-"""Small random problems without a network, and a judge whose loss is any function of a mask."""
+"""Small random problems without a network, their optima, and a judge whose loss is any function of a mask."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+import reference
 from brainsurgeon.curvature import Fisher
 from brainsurgeon.mask import Budget
-from brainsurgeon.problem import Judge, Problem
+from brainsurgeon.problem import Judge, Problem, Selection
 from brainsurgeon.quadratic import QuadraticModel
+
+FINE = 1e-9
+"""Costs that differ by less are the same."""
 
 
 @dataclass
@@ -129,3 +133,34 @@ def arbitrary_loss(seed: int) -> Callable[[Tensor], float]:
         return float(np.random.default_rng([seed, *indices_of(mask)]).random())
 
     return loss
+
+
+def quadratic_judge(toy: Toy) -> ToyJudge:
+    """The model itself as the loss: its gradient at w − w_P is −Hw_P."""
+    quadratic = toy.quadratic()
+    return ToyJudge(quadratic.cost, lambda pruned: -quadratic.pressure(pruned))
+
+
+def problem_of(toy: Toy, budget: Budget | int, seed: int = 0) -> Problem:
+    """A problem whose loss is its own quadratic model."""
+    return toy.problem(budget, quadratic_judge(toy), seed)
+
+
+def dense(toy: Toy) -> np.ndarray:
+    """H, as large as it is."""
+    return reference.block_diagonal(reference.fisher(toy.G, toy.damping), toy.blocks)
+
+
+def optimum(toy: Toy, count: int) -> float:
+    """The least CBS-S cost of so many weights, by brute force."""
+    return reference.best_selection(dense(toy), toy.w, count)[0]
+
+
+def optima_found(selection: Selection, seeds: int, N: int, count: int) -> int:
+    """How many of some tiny problems, whose loss is their own model, a selection solves to optimality."""
+    found = 0
+    for seed in range(seeds):
+        toy = make_toy(seed, 6, N)
+        problem = problem_of(toy, count)
+        found += problem.quadratic.cost(selection(problem)) <= optimum(toy, count) + FINE
+    return found

@@ -13,7 +13,7 @@ from brainsurgeon.events import Event
 from brainsurgeon.mask import Budget
 from brainsurgeon.problem import Problem
 from brainsurgeon.selection import LocalSearch, Randomized, WideSearch, local_search
-from toys import Toy, ToyJudge, arbitrary_loss, indices_of, make_toy, mask_of, toys
+from toys import FINE, Toy, ToyJudge, arbitrary_loss, dense, indices_of, make_toy, mask_of, optima_found, optimum, toys
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,6 @@ def swaps_of(toy: Toy, P: tuple[int, ...], search: LocalSearch | WideSearch) -> 
     problem = toy.problem(len(P))
     pruned = mask_of(P, toy.size)
     return search.step(problem, pruned, problem.quadratic.pressure(pruned))
-
-
-def dense(toy: Toy) -> reference.Array:
-    return reference.block_diagonal(reference.fisher(toy.G, toy.damping), toy.blocks)
 
 
 parameters = st.fixed_dictionaries(
@@ -157,20 +153,12 @@ def test_the_wide_search_judged_by_its_model_lies_between_its_start_and_the_opti
     quadratic, start = toy.quadratic(), tuple(range(count))
     judge = ToyJudge(quadratic.cost)
     found = WideSearch(StartAt(start), min_improvement=1e-9)(toy.problem(count, judge))
-    optimum, _ = reference.best_selection(dense(toy), toy.w, count)
-    assert optimum - 1e-9 <= quadratic.cost(found) <= quadratic.cost(mask_of(start, 9)) + 1e-9
+    assert optimum(toy, count) - FINE <= quadratic.cost(found) <= quadratic.cost(mask_of(start, 9)) + FINE
 
 
 def test_the_wide_search_finds_most_optima_of_tiny_problems() -> None:
     """Not a theorem, but a search that finds fewer than 25 of 30 optima has lost something."""
-    found = 0
-    for seed in range(30):
-        toy = make_toy(seed, 6, 9)
-        quadratic = toy.quadratic()
-        pruned = WideSearch(min_improvement=1e-9)(toy.problem(4, ToyJudge(quadratic.cost)))
-        optimum, _ = reference.best_selection(dense(toy), toy.w, 4)
-        found += quadratic.cost(pruned) <= optimum + 1e-9
-    assert found >= 25
+    assert optima_found(WideSearch(min_improvement=FINE), 30, 9, 4) >= 25
 
 
 @pytest.mark.parametrize("kind", [LocalSearch, WideSearch])

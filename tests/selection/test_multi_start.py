@@ -10,21 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import reference
 from brainsurgeon import BrainsurgeonError
 from brainsurgeon.mask import make_budget
 from brainsurgeon.problem import Problem
 from brainsurgeon.selection import Given, Magnitude, MultiStart, Randomized, RecentredSearch, WideSearch
 from brainsurgeon.selection.multi_start import diverse, searched
-from toys import Toy, ToyJudge, arbitrary_loss, make_toy, toys
+from toys import FINE, Toy, ToyJudge, arbitrary_loss, make_toy, optima_found, optimum, problem_of, toys
 
-FINE = 1e-9
 FEW = Randomized(num_draws=9)
-
-
-def problem_of(toy: Toy, count: int, seed: int = 0) -> Problem:
-    quadratic = toy.quadratic()
-    return toy.problem(count, ToyJudge(quadratic.cost, lambda pruned: -quadratic.pressure(pruned)), seed)
 
 
 def multi_start(starts: int = 6) -> MultiStart:
@@ -46,18 +39,11 @@ def test_judged_by_its_model_it_ends_between_its_best_start_and_the_optimum(seed
     quadratic = toy.quadratic()
     starts = diverse(problem_of(toy, count), FEW, 6)
     found = quadratic.cost(multi_start()(problem_of(toy, count)))
-    optimum, _ = reference.best_selection(reference.fisher(toy.G, toy.damping), toy.w, count)
-    assert optimum - FINE <= found <= min(map(quadratic.cost, starts)) + FINE
+    assert optimum(toy, count) - FINE <= found <= min(map(quadratic.cost, starts)) + FINE
 
 
 def test_it_finds_nearly_all_optima_of_tiny_problems() -> None:
-    found = 0
-    for seed in range(30):
-        toy = make_toy(seed, 6, 12)
-        problem = problem_of(toy, 6)
-        optimum, _ = reference.best_selection(reference.fisher(toy.G, toy.damping), toy.w, 6)
-        found += problem.quadratic.cost(multi_start()(problem)) <= optimum + FINE
-    assert found >= 28
+    assert optima_found(multi_start(), 30, 12, 6) >= 28
 
 
 @given(st.integers(0, 10_000))

@@ -6,16 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-import reference
 from brainsurgeon.problem import Problem
 from brainsurgeon.selection import Magnitude, RecentredSearch
-from toys import Toy, ToyJudge, arbitrary_loss, make_toy
-
-
-def quadratic_judge(toy: Toy) -> ToyJudge:
-    """The model itself as the loss: its gradient at w − w_P is −Hw_P."""
-    quadratic = toy.quadratic()
-    return ToyJudge(quadratic.cost, lambda pruned: -quadratic.pressure(pruned))
+from toys import ToyJudge, arbitrary_loss, make_toy, optimum, quadratic_judge
 
 
 @given(st.integers(0, 10_000))
@@ -37,8 +30,7 @@ def test_with_its_model_as_the_loss_the_search_ends_below_its_start_and_above_th
     toy = make_toy(seed, 6, 9)
     problem, quadratic = toy.problem(count, quadratic_judge(toy)), toy.quadratic()
     found = RecentredSearch(Magnitude(), stiffness=1.0, min_improvement=1e-9)(problem)
-    optimum, _ = reference.best_selection(reference.fisher(toy.G, toy.damping), toy.w, count)
-    assert optimum - 1e-9 <= quadratic.cost(found) <= quadratic.cost(Magnitude()(problem)) + 1e-9
+    assert optimum(toy, count) - 1e-9 <= quadratic.cost(found) <= quadratic.cost(Magnitude()(problem)) + 1e-9
 
 
 def test_with_its_model_as_the_loss_the_search_improves_on_magnitude() -> None:

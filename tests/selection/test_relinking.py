@@ -8,23 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import reference
 from brainsurgeon import BrainsurgeonError
 from brainsurgeon.mask import Budget, make_budget
-from brainsurgeon.problem import Problem
 from brainsurgeon.selection import Magnitude, Randomized, RecentredSearch, Relinking, WideSearch
 from brainsurgeon.selection.multi_start import diverse, searched
 from brainsurgeon.selection.relinking import walk
-from toys import Toy, ToyJudge, arbitrary_loss, make_toy, toys
+from toys import FINE, Toy, ToyJudge, arbitrary_loss, make_toy, optima_found, optimum, problem_of, toys
 
-FINE = 1e-9
 FEW = Randomized(num_draws=9)
 WIDE = WideSearch(min_improvement=FINE)
-
-
-def problem_of(toy: Toy, budget: Budget | int, seed: int = 0) -> Problem:
-    quadratic = toy.quadratic()
-    return toy.problem(budget, ToyJudge(quadratic.cost, lambda pruned: -quadratic.pressure(pruned)), seed)
 
 
 def drawn(budget: Budget, seed: int) -> Tensor:
@@ -99,18 +91,11 @@ def test_judged_by_its_model_it_ends_between_its_elite_and_the_optimum(seed: int
     quadratic, problem = toy.quadratic(), problem_of(toy, count)
     elite = [searched(problem, WIDE, mask) for mask in diverse(problem, FEW, 3)]
     found = quadratic.cost(Relinking(FEW, WIDE)(problem_of(toy, count)))
-    optimum, _ = reference.best_selection(reference.fisher(toy.G, toy.damping), toy.w, count)
-    assert optimum - FINE <= found <= min(map(quadratic.cost, elite)) + FINE
+    assert optimum(toy, count) - FINE <= found <= min(map(quadratic.cost, elite)) + FINE
 
 
 def test_it_finds_nearly_all_optima_of_tiny_problems() -> None:
-    found = 0
-    for seed in range(30):
-        toy = make_toy(seed, 6, 12)
-        problem = problem_of(toy, 6)
-        optimum, _ = reference.best_selection(reference.fisher(toy.G, toy.damping), toy.w, 6)
-        found += problem.quadratic.cost(Relinking(FEW, WIDE, elite=6)(problem)) <= optimum + FINE
-    assert found >= 27
+    assert optima_found(Relinking(FEW, WIDE, elite=6), 30, 12, 6) >= 27
 
 
 @given(st.integers(0, 10_000))

@@ -8,17 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import reference
 from brainsurgeon import BrainsurgeonError
 from brainsurgeon.mask import make_budget
 from brainsurgeon.selection import Given, Magnitude, Tabu, WideSearch
-from toys import Toy, ToyJudge, arbitrary_loss, make_toy, mask_of, toys
-
-FINE = 1e-9
-
-
-def dense(toy: Toy) -> reference.Array:
-    return reference.block_diagonal(reference.fisher(toy.G, toy.damping), toy.blocks)
+from toys import FINE, Toy, ToyJudge, arbitrary_loss, make_toy, mask_of, optima_found, optimum, toys
 
 
 @given(toys(12), st.data(), st.integers(0, 6), st.integers(0, 10), st.integers(1, 12))
@@ -45,26 +38,15 @@ def test_judged_by_its_model_it_ends_between_its_start_and_the_optimum(seed: int
     quadratic = toy.quadratic()
     problem = toy.problem(count, ToyJudge(quadratic.cost))
     found = Tabu(Magnitude(), min_improvement=FINE)(problem)
-    optimum, _ = reference.best_selection(dense(toy), toy.w, count)
-    assert optimum - FINE <= quadratic.cost(found) <= quadratic.cost(Magnitude()(problem)) + FINE
-
-
-def optima_found(search: Tabu | WideSearch) -> int:
-    found = 0
-    for seed in range(40):
-        toy = make_toy(seed, 6, 12)
-        problem = toy.problem(6, ToyJudge(toy.quadratic().cost))
-        optimum, _ = reference.best_selection(dense(toy), toy.w, 6)
-        found += problem.quadratic.cost(search(problem)) <= optimum + FINE
-    return found
+    assert optimum(toy, count) - FINE <= quadratic.cost(found) <= quadratic.cost(Magnitude()(problem)) + FINE
 
 
 def test_it_finds_nearly_all_optima_of_tiny_problems_and_its_memory_is_why() -> None:
     """From one start each: a descent stops early, and a walk without a memory goes straight back."""
-    tabu, forgetful = (optima_found(Tabu(Magnitude(), tenure=t, min_improvement=FINE)) for t in (16, 0))
+    tabu, forgetful = (optima_found(Tabu(Magnitude(), tenure=t, min_improvement=FINE), 40, 12, 6) for t in (16, 0))
     assert tabu >= 38
     assert tabu > forgetful
-    assert tabu > optima_found(WideSearch(Magnitude(), min_improvement=FINE))
+    assert tabu > optima_found(WideSearch(Magnitude(), min_improvement=FINE), 40, 12, 6)
 
 
 def two_pairs() -> tuple[Toy, torch.Tensor]:

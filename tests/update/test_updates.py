@@ -13,11 +13,7 @@ from brainsurgeon.events import Event
 from brainsurgeon.problem import Problem, Update
 from brainsurgeon.update import Independent, Joint, Keep, Scaled
 from brainsurgeon.update.scaled import SCALES
-from toys import Toy, ToyJudge, make_toy, mask_of, toys
-
-
-def dense(toy: Toy) -> np.ndarray:
-    return reference.block_diagonal(reference.fisher(toy.G, toy.damping), toy.blocks)
+from toys import Toy, ToyJudge, dense, make_toy, mask_of, toys
 
 
 def apply(update: Update, toy: Toy, P: list[int], judge: ToyJudge | None = None) -> np.ndarray:
