@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -74,6 +75,23 @@ def start(run: RunFolder) -> subprocess.Popen[str]:
     return child
 
 
+def execute_until(run: RunFolder, module: ModuleType, moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute a run that dies right after a module of it has written so many files of tensors."""
+    original, written = module.save_tensors, 0
+
+    def dying(*arguments: object) -> None:
+        nonlocal written
+        original(*arguments)
+        written += 1
+        if written == moment:
+            raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "save_tensors", dying)
+        with pytest.raises(SystemExit):
+            execute(run)
+
+
 def test_a_run_killed_at_ten_random_moments_ends_bit_identical(
     tmp_path: Path, undisturbed: tuple[RunFolder, float]
 ) -> None:
@@ -102,19 +120,7 @@ def test_a_run_that_dies_right_after_a_step_goes_on_from_there(
 ) -> None:
     """The moments that chance may miss: after each of the files that make up a step or a cell."""
     run = RunFolder.create(make_recipe(SETTINGS), tmp_path / "run")
-    original, count = steps_module.save_tensors, 0
-
-    def dying(*arguments: object) -> None:
-        nonlocal count
-        original(*arguments)  # type: ignore[arg-type]
-        count += 1
-        if count == moment:
-            raise SystemExit
-
-    monkeypatch.setattr(steps_module, "save_tensors", dying)
-    with pytest.raises(SystemExit):
-        execute(run)
-    monkeypatch.undo()
+    execute_until(run, steps_module, moment, monkeypatch)
     assert any(run.steps.iterdir())
     execute(run)
     assert outcome(run) == outcome(undisturbed[0])

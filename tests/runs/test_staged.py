@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_resume import SETTINGS, outcome, start
+from test_resume import SETTINGS, execute_until, outcome, start
 
 from brainsurgeon.recipe import RecipeError, make_recipe
 from brainsurgeon.runs import RunError, RunFolder, execute
@@ -29,19 +29,7 @@ def test_a_run_that_dies_after_a_stage_goes_on_from_there(
 ) -> None:
     """Two methods of five stages each: killed after any of the ten, the weights and the record come out the same."""
     run = RunFolder.create(make_recipe(STAGED), tmp_path / "run")
-    original, stages = staged_module.save_tensors, 0
-
-    def dying(*arguments: object) -> None:
-        nonlocal stages
-        original(*arguments)  # type: ignore[arg-type]
-        stages += 1
-        if stages == moment:
-            raise SystemExit
-
-    monkeypatch.setattr(staged_module, "save_tensors", dying)
-    with pytest.raises(SystemExit):
-        execute(run)
-    monkeypatch.undo()
+    execute_until(run, staged_module, moment, monkeypatch)
     seen: list[int] = []
     cells = execute(run, lambda event: seen.append(event.done) if event.stage == "stages" else None)
     assert len(seen) == 10 - moment
