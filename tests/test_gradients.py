@@ -187,3 +187,12 @@ def test_mean_squares_name_the_layer_whose_gradient_is_not_finite() -> None:
     batch_loss, weights, (x, y) = prepare(CASES["linear"])
     with pytest.raises(BrainsurgeonError, match=r"gradient of '0\.weight' is NaN or infinite"):
         mean_squares(batch_loss, weights, [(x.fill_(torch.inf), y)], 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_the_mean_of_the_rows_is_taken_in_no_less_than_float32(dtype: torch.dtype) -> None:
+    columns = (1 + torch.randn(5, 300, generator=torch.Generator().manual_seed(0)).double() / 100).to(dtype)
+    found = Gradients(columns).mean()
+    assert found.dtype == torch.float64
+    exact = 1e-14 if dtype == torch.float64 else 1e-6
+    torch.testing.assert_close(found, columns.double().mean(1), rtol=exact, atol=0)

@@ -48,6 +48,10 @@ class Gradients:
         """K."""
         return self.columns.shape[1]
 
+    def mean(self) -> Tensor:
+        """Return the mean of the rows, an N-vector in float64."""
+        return self.columns.mean(1, dtype=torch.promote_types(self.columns.dtype, torch.float32)).double()
+
 
 def collect_gradients(
     batch_loss: BatchLoss,
