@@ -37,7 +37,7 @@ OUTSIDE = {
 }
 SEES_MODELS = {"batches", "weights", "loss", "gradients", "sample_loss", "prune", "surgery", "result", "checkpoint",
                "target", "scores", "zeros", "freeze", "finetune", "tuning", "gradual", "inputs", "outcome",
-               "recalibrate"}  # fmt: skip
+               "recalibrate", "labels", "prediction"}  # fmt: skip
 TOUCH_A_MODULE = {f"{name}.py" for name in SEES_MODELS - {"batches"}}
 USERS = {"models", "data", "cli", "reproduce", "report", "train.py", "evaluate.py", "files", "export", "worth"}
 RANDOM = {

@@ -54,6 +54,7 @@ def prune(
     blocks: str | int = "auto",
     num_gradients: int = 1000,
     gradient_batch: int = 1,
+    fisher: str = "empirical",
     loss_samples: int = 5000,
     damping: float = 1e-4,
     first_order: bool = False,
@@ -89,9 +90,11 @@ def prune(
         include: names, glob patterns or module types to prune (default: all weights of two dimensions or more).
         exclude: names, patterns or types to leave alone.
         blocks: "model", "layer", a largest block size, or "auto": at most 40 weights a gradient row.
-        num_gradients: K, the rows of the empirical Fisher matrix (this and the next four are of one shot: in stages
-            they are found on held-out samples, or follow from `max_gradients`).
+        num_gradients: K, the rows of the Fisher matrix (this and the next five are of one shot: in stages they
+            are found on held-out samples, or follow from `max_gradients`).
         gradient_batch: samples whose mean gradient is one row.
+        fisher: the labels that the rows are gradients at: "empirical", the data's; "sampled", drawn from what the model
+            predicts; "exact", every label by its probability, so that K rows of C classes are K/C samples.
         loss_samples: samples for the sample loss; fresh ones where the data has more than the gradients take.
         damping: λ.
         first_order: carry the mean gradient as a first-order term (the paper takes it as zero).
@@ -102,11 +105,14 @@ def prune(
     chosen = make_method(method, settings, update_scale)
     exact_count(sparsity, 1)  # refuse a bad sparsity before any work
     settings_of_examination = Settings(
-        include, exclude, blocks, num_gradients, gradient_batch, loss_samples, damping, first_order, device, dtype, seed
-    )
+        include, exclude, blocks, num_gradients, gradient_batch, fisher, loss_samples, damping, first_order, device,
+        dtype, seed,
+    )  # fmt: skip
     of_stages = {"curvature": curvature, "max_gradients": max_gradients, "max_seconds": max_seconds,
                  "max_samples": max_samples, "recalibrate": recalibrate or None, "keeper": keeper}  # fmt: skip
     if method == "auto" or schedule is not None:
+        if fisher != "empirical":
+            raise BrainsurgeonError(f"fisher={fisher!r} is of one shot: leave it out, or the schedule and method auto")
         most = Effort.max_gradients if max_gradients is None else max_gradients
         return prune_in_stages(
             model, data, sparsity, chosen, loss, _stages(schedule), settings_of_examination,

@@ -16,6 +16,7 @@ from .curvature import Fisher
 from .events import Callback, Event, silent
 from .examined import Examined
 from .gradients import collect_gradients
+from .labels import relabel
 from .loss import BatchLoss, LossLike, check_loss
 from .mask import make_budget
 from .memory import check_fits
@@ -59,35 +60,48 @@ class Surgery:
         self.notes: list[str] = []
         self.clock = Clock(self.device)
         self._progress, self._callback = progress, callback or silent
-        self._loss_name = loss if isinstance(loss, str) else repr(loss)
+        self._given_loss = loss
         self._batch_loss = BatchLoss(copy.deepcopy(model).to(self.device).eval().requires_grad_(False), loss)
         self.values = self.weights.flatten(self._batch_loss.model)
         generator = torch.Generator().manual_seed(self.settings.seed)
         stream = SampleStream(data, generator, self.device, keep=self.settings.loss_samples)
         with watch(self._callback, progress) as notify:
-            self.quadratic = self._examine(stream, curvature, notify)
+            self.quadratic = self._examine(stream, generator, curvature, notify)
         sample = stream.sample(self.settings.loss_samples)
         self.sample_loss = SampleLoss(self._batch_loss, self.weights, self.values, sample)
         self._before = self.sample_loss.at(self.values)
 
-    def _examine(self, stream: SampleStream, curvature: bool, notify: Callback) -> QuadraticModel | None:
+    def _examine(
+        self, stream: SampleStream, generator: torch.Generator, curvature: bool, notify: Callback
+    ) -> QuadraticModel | None:
         """Collect the gradients and build the quadratic model from them."""
         wanted, group, dtype = self.settings.num_gradients, self.settings.gradient_batch, self.settings.dtype
         samples = _checked(self._batch_loss, stream.take(wanted * group))
         if not curvature:
-            for _ in samples:  # the sample loss is taken on the same samples whatever the method
-                pass
+            _exhaust(samples)
             return None
         check_fits(wanted, self.weights.size, dtype, self.device)
+        fisher, first_order, linear = self.settings.fisher, self.settings.first_order, None
         with self.clock.measure("gradients"):
-            gradients = collect_gradients(self._batch_loss, self.weights, samples, wanted, group, dtype, notify)
-        self.notes += gradients.notes
-        if gradients.rows < wanted:
-            self.notes.append(f"the data gave {gradients.rows} gradients of {group} samples; {wanted} were asked for")
+            # The first-order term is of the true labels, whichever ones the curvature is of.
+            known = list(samples) if first_order and fisher != "empirical" else None
+            source = samples if known is None else iter(known)
+            rows = relabel(fisher, self._batch_loss, self._given_loss, source, wanted, generator)
+            gradients = collect_gradients(rows.batch_loss, self.weights, rows.batches, rows.count, group, dtype, notify)
+            if first_order:
+                linear = gradients.mean() if known is None else self._mean_gradient(known)
+        _exhaust(samples)
+        self.notes += rows.notes + gradients.notes
+        if gradients.rows < rows.count:
+            found = f"the data gave {gradients.rows} gradients of {group} samples"
+            self.notes.append(f"{found}; {rows.count} were asked for")
         blocks = make_blocks(self.settings.blocks, self.weights, gradients.rows)
         curvatures = [Fisher(gradients.columns[block], self.settings.damping) for block in blocks]
-        linear = gradients.columns.mean(1, dtype=torch.float32).double() if self.settings.first_order else None
         return QuadraticModel(self.values, blocks, curvatures, linear)
+
+    def _mean_gradient(self, samples: Sequence[Any]) -> Tensor:
+        sample = SampleLoss(self._batch_loss, self.weights, self.values, samples)
+        return sample.gradient(self.values, range(sample.num_batches))
 
     def prune(
         self,
@@ -119,7 +133,8 @@ class Surgery:
         with clock.measure("report"):
             before, after, predicted = self._judge(pruned, delta, new)
         model = self.original if in_place else copy.deepcopy(self.original)
-        record = {**self.settings.record(), "device": str(self.device), "loss": self._loss_name}
+        loss = self._given_loss if isinstance(self._given_loss, str) else repr(self._given_loss)
+        record = {**self.settings.record(), "device": str(self.device), "loss": loss}
         return finish(
             model, self.weights, pruned, new, counts.total,
             sparsity=sparsity,
@@ -166,3 +181,9 @@ def _checked(batch_loss: BatchLoss, batches: Iterator[Any]) -> Iterator[Any]:
         if number == 0:
             check_loss(batch_loss, batch)
         yield batch
+
+
+def _exhaust(samples: Iterator[Any]) -> None:
+    """Read what is left: the sample loss is taken on the same samples whatever the method and the labels."""
+    for _ in samples:
+        pass
