@@ -57,6 +57,8 @@ def test_options_go_to_the_methods_that_know_them() -> None:
         ({"zzz": 5}, "a method's own settings go under `options`"),
         ({"sparsity": 1.5}, "sparsity should be less than 1.*got 1.5"),
         ({"sparsity": [0.5, "high"]}, "sparsity should be a valid number.*got"),
+        ({"fisher": "true"}, 'fisher says which labels .*"sampled".* got .true'),
+        ({"fisher": "exact", "method": ["cbs", "auto"]}, "fisher is for one shot: leave it out"),
         ({"num_gradients": "many"}, "num_gradients should be a valid integer.*got 'many'"),
         ({"num_gradients": 0}, "num_gradients must be at least 1"),
         ({"method": "cbz"}, "unknown method 'cbz'"),

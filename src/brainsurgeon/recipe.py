@@ -178,7 +178,10 @@ def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
     recipe.settings()
     recipe.make_methods()
     recipe.stages()
-    if not any(map(recipe.in_stages, recipe.methods)):
+    staged = any(map(recipe.in_stages, recipe.methods))
+    if staged and recipe.settings().fisher != "empirical":
+        raise RecipeError(f"{origin}: fisher is for one shot: leave it out, or the schedule and method auto")
+    if not staged:
         for key in OF_STAGES:
             if getattr(recipe, key):
                 raise RecipeError(f"{origin}: {key} is for runs in stages: give a schedule too, or method auto")

@@ -51,6 +51,16 @@ def test_the_recipe_that_is_written_back_makes_the_same_run(capsys: pytest.Captu
     assert (written["method"], written["loss_samples"], written["damping"]) == ("wf", 100, 1e-4)
 
 
+@pytest.mark.parametrize("fisher", ["sampled", "exact"])
+def test_the_labels_of_the_gradients_are_an_option_and_are_written_down(fisher: str) -> None:
+    assert main(["prune", TARGET, "-m", "wf", "--fisher", fisher, "-o", "run", *QUICK]) == 0
+    assert yaml.safe_load(Path("run/recipe.yaml").read_text())["fisher"] == fisher
+    assert main(["prune", "-r", "run/recipe.yaml", "-o", "again", "-q"]) == 0
+    first, again = (json.loads(Path(folder, "result/result.json").read_text()) for folder in ("run", "again"))
+    assert first["settings"]["fisher"] == fisher
+    assert {**first, "seconds": 0} == {**again, "seconds": 0}
+
+
 def test_compare_shows_one_table_and_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["compare", TARGET, "-m", "mp", "-m", "cbs", "-s", "0.5", "-s", "0.8", "-o", "cmp", *QUICK]
     assert main(arguments) == 0
@@ -125,6 +135,8 @@ def test_doctor_says_how_to_get_what_is_missing(
         (["prune", "nothing.py:build"], 1, "there is no file"),
         (["prune", TARGET, "-m", "cbz"], 1, "unknown method 'cbz'"),
         (["prune", TARGET, "-s", "1.5"], 1, "should be less than 1"),
+        (["prune", TARGET, "--fisher", "true"], 1, "fisher says which labels"),
+        (["prune", TARGET, "--fisher", "exact", "--stages", "2"], 1, "fisher is for one shot"),
         (["prune", TARGET, "--device", "gpu", "-o", "x"], 1, "device 'gpu' cannot be used here"),
         (["inspect", TARGET, "--device", "cuda:99"], 1, "device 'cuda:99' cannot be used here"),
         (["prune", "--resume", "nowhere"], 1, "not the folder of a run"),

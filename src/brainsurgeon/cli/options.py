@@ -63,6 +63,12 @@ NumGradientsOption = Annotated[
     typer.Option("--num-gradients", "-k", help="K, the rows of the curvature: more is better, and takes K·N numbers.",
                  show_default="1000", rich_help_panel=EXAMINATION),
 ]  # fmt: skip
+FisherOption = Annotated[
+    str | None,
+    typer.Option(help="The labels that gradients are taken at: empirical (the data's), sampled (drawn from what the "
+                 "model predicts) or exact (all, by their probabilities; K rows of C classes are K/C samples).",
+                 show_default="empirical", rich_help_panel=EXAMINATION),
+]  # fmt: skip
 BlocksOption = Annotated[
     str | None,
     typer.Option(help="model, layer, auto, or the largest size of a block.", show_default="auto",

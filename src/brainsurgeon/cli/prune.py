@@ -16,6 +16,7 @@ def prune(
     budget: o.BudgetOption = None,
     stages: o.StagesOption = None,
     num_gradients: o.NumGradientsOption = None,
+    fisher: o.FisherOption = None,
     blocks: o.BlocksOption = None,
     damping: o.DampingOption = None,
     dtype: o.DtypeOption = None,
