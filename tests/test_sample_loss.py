@@ -92,6 +92,30 @@ def test_no_batch_is_evaluated_twice() -> None:
     assert sample.evaluations == spent + 2 * module.BATCH
 
 
+def test_the_losses_of_the_last_few_weights_are_remembered() -> None:
+    """Equal weights are not evaluated again, whoever asks; what has fallen out of mind is, to the same numbers."""
+    sample, _, values, _ = prepare(CASES["linear"], 8)
+    masks = [some_mask(values, k) for k in range(module.REMEMBERED + 1)]
+    first = sample.without(masks[0])
+    once = first.loss(4)
+    spent = sample.evaluations
+    assert sample.at(values.masked_fill(masks[0], 0.0)).loss(4) == once
+    assert sample.evaluations == spent
+    for mask in masks[1:]:
+        sample.without(mask).loss(1)
+    assert sample.without(masks[0]).loss(5) == first.loss(5)
+    assert sample.evaluations == spent + module.BATCH * (module.REMEMBERED + 5)
+
+
+def test_weights_changed_in_place_are_other_weights() -> None:
+    sample, _, values, _ = prepare(CASES["linear"], 2)
+    moving = values.clone()
+    before = sample.at(moving).loss()
+    moving *= 3
+    assert sample.at(moving).loss() != before
+    assert sample.at(values).loss() == before
+
+
 @given(st.integers(0, 1000), st.integers(1, 9), st.integers(1, 4))
 def test_a_race_on_a_small_sample_is_a_full_evaluation(seed: int, count: int, winners: int) -> None:
     sample, _, values, _ = prepare(CASES["linear"], 2)

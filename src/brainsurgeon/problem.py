@@ -67,6 +67,10 @@ class Problem:
             raise BrainsurgeonError("this method asks for the sample loss: let its `uses_loss` be True")
         return self.maybe_judge
 
+    def changed(self, pruned: Tensor, delta: Tensor) -> Tensor:
+        """Return w + δw, exactly 0 on P."""
+        return (self.weights.double() + delta).to(self.weights.dtype).masked_fill(pruned, 0.0)
+
 
 class Selection(Protocol):
     """CBS-S: a way of choosing P. Frozen dataclasses with a `__call__` serve well."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import torch
@@ -33,6 +34,8 @@ SEARCH_FLOPS = 5e11
 """The gradients of a search may cost this much, or their least number."""
 ROUND_FLOPS = 32e9
 """A first round may cost this much: cheap networks are judged on the whole sample at once."""
+REMEMBERED = 8
+"""Weight vectors whose losses are kept in mind: what a search holds on to, a line search, a rival, the report."""
 
 
 class SampleLoss:
@@ -56,6 +59,7 @@ class SampleLoss:
         self._share = torch.tensor([batch_size(batch) for batch in self._batches], dtype=torch.float64)
         self._dtypes = {name: batch_loss.model.get_parameter(name).dtype for name in weights.names}
         self._flops: float | None = None
+        self._recent: deque[tuple[Tensor, list[float]]] = deque(maxlen=REMEMBERED)
         self.evaluations = 0  # samples put through the network so far
 
     def around(self, values: Tensor) -> SampleLoss:
@@ -98,6 +102,16 @@ class SampleLoss:
             means = [functional_call(self._loss, parameters, (batch,)).double() for batch in self._batches[start:stop]]
         self.evaluations += int(self._share[start:stop].sum())
         return torch.stack(means).tolist() if means else []
+
+    def remember(self, values: Tensor, means: list[float]) -> list[float]:
+        """Return all that is known of the batch means at these weights: no batch is evaluated twice."""
+        for number, (known, found) in enumerate(self._recent):
+            if torch.equal(known, values):
+                del self._recent[number]
+                means = max(means, found, key=len)
+                break
+        self._recent.append((values.clone(), means))
+        return means
 
     def gradient(self, values: Tensor, chosen: Sequence[int]) -> Tensor:
         """Return the mean gradient over some batches at these weights, an N-vector in float64."""
@@ -144,7 +158,9 @@ class Candidate:
     def means(self, batches: int) -> list[float]:
         """Return the mean losses of the first batches."""
         if len(self._means) < batches:
-            self._means += self._sample.batch_means(self._values(), len(self._means), batches)
+            values = self._values()
+            self._means = self._sample.remember(values, self._means)
+            self._means += self._sample.batch_means(values, len(self._means), batches)
         return self._means[:batches]
 
     def known(self) -> float | None:
@@ -199,12 +215,11 @@ class LossJudge:
     def __init__(self, sample: SampleLoss, clock: Clock):
         self._sample, self._clock = sample, clock
         self._turn = 0
-        self._line: tuple[Tensor, Candidate] | None = None  # where a line search stands
-        self._best: tuple[Tensor, Candidate] | None = None  # the mask that a search holds on to
+        self._best: Candidate | None = None  # the mask that a search holds on to
 
     def annotated(self, event: Event) -> Event:
         """Add to a search's event the sample loss of the mask it holds on to, as far as it was looked at."""
-        known = self._best[1].known() if self._best is not None else None
+        known = self._best.known() if self._best is not None else None
         return event if event.stage != "search" or known is None else event.with_values(loss=known)
 
     def best_masks(self, masks: Sequence[Tensor], count: int = 1) -> list[int]:
@@ -212,19 +227,16 @@ class LossJudge:
         with self._clock.measure("loss"):
             candidates = [self._sample.without(mask) for mask in masks]
             best = race(self._sample, candidates, count)
-            self._best = (masks[best[0]].clone(), candidates[best[0]])
+            self._best = candidates[best[0]]
             return best
 
     def is_better(self, new: Tensor, old: Tensor) -> bool:
         """Say whether L(new) < L(old) for two masks."""
         with self._clock.measure("loss"):
-            if self._best is None or not torch.equal(self._best[0], old):
-                self._best = (old.clone(), self._sample.without(old))
-            candidate = self._sample.without(new.clone())
-            if not better(self._sample, candidate, self._best[1]):
-                return False
-            self._best = (new.clone(), candidate)
-            return True
+            candidate, before = self._sample.without(new), self._sample.without(old)
+            improved = better(self._sample, candidate, before)
+            self._best = candidate if improved else before
+            return improved
 
     def gradient(self, pruned: Tensor) -> Tensor:
         """Return the mean gradient of the loss at the masked weights, on the next part of the other half of the sample.
@@ -254,9 +266,4 @@ class LossJudge:
     def improves(self, new: Tensor, old: Tensor) -> bool:
         """Say whether a weight vector is clearly better than another, on a moderate part of the sample."""
         with self._clock.measure("loss"):
-            if self._line is None or self._line[0] is not old:
-                self._line = (old, self._sample.at(old))
-            candidate = self._sample.at(new)
-            clear = better(self._sample, candidate, self._line[1], MODERATE)
-            self._line = (new, candidate) if clear else self._line
-            return clear
+            return better(self._sample, self._sample.at(new), self._sample.at(old), MODERATE)

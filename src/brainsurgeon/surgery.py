@@ -167,8 +167,7 @@ def operate(problem: Problem, method: Method) -> tuple[Tensor, Tensor, Tensor]:
         problem.budget.check(pruned)
         with problem.clock.measure("update"):
             delta = method.update(problem, pruned).double()
-        new = (problem.weights.double() + delta).to(problem.weights.dtype).masked_fill(pruned, 0.0)
-        outcomes.append((pruned, delta, new))
+        outcomes.append((pruned, delta, problem.changed(pruned, delta)))
     if len(outcomes) == 1:
         return outcomes[0]
     with problem.clock.measure("update"):

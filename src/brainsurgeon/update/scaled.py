@@ -46,7 +46,7 @@ class Scaled:
         """Walk down from the whole update for as long as a smaller part of it is clearly better."""
 
         def at(scale: float) -> Tensor:
-            return problem.weights + torch.where(pruned, delta, scale * delta).to(problem.weights.dtype)
+            return problem.changed(pruned, scale * delta)
 
         best, here = SCALES[0], at(SCALES[0])
         for scale in SCALES[1:]:
