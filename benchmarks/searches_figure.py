@@ -13,8 +13,6 @@ from brainsurgeon.report.drawing import Drawing, Point, ticks
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "searches.json"
 FIGURE = HERE.parent / "docs" / "figures" / "searches.svg"
-PAGE = HERE.parent / "docs" / "searches.md"
-MARKS = "<!-- searches -->", "<!-- end of searches -->"
 MEASURES = ("objective", "sample loss", "accuracy")
 NAMES = ("recentred", "multi-start", "tabu", "relinking", "algorithm 1", "wide", "polish", "multi-start, recentred")
 TITLES = {"mlpnet": "MLPNet", "resnet20": "ResNet20"}
@@ -71,7 +69,7 @@ def draw(record: dict[str, Any]) -> Drawing:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Return the rows of all networks as Markdown."""
+    """Return the rows of all networks as Markdown; experiments/write_tables.py puts them on the page."""
     lines = [
         "| network | sparsity | search | CPU s | objective | sample loss | accuracy |",
         "|---|---|---|---|---|---|---|",
@@ -86,13 +84,5 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def written(page: str, record: dict[str, Any]) -> str:
-    """Return the page with the table between its marks."""
-    before, rest = page.split(MARKS[0])
-    return f"{before}{MARKS[0]}\n\n{table(record)}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
-
-
 if __name__ == "__main__":
-    recorded = json.loads(RESULTS.read_text())
-    PAGE.write_text(written(PAGE.read_text(), recorded))
-    FIGURE.write_text(draw(recorded).svg(standalone=True))
+    FIGURE.write_text(draw(json.loads(RESULTS.read_text())).svg(standalone=True))

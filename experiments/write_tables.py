@@ -85,7 +85,18 @@ def freeze() -> str:
 
 def worth() -> str:
     """Tabulate sizes and times."""
-    return _benchmark("worth").tables(json.loads((BENCHMARKS / "worth.json").read_text())["cells"])
+    return _script("benchmarks/worth.py").tables(json.loads((BENCHMARKS / "worth.json").read_text())["cells"])
+
+
+def searches() -> str:
+    """Tabulate what each search gains in what time."""
+    return _script("benchmarks/searches_figure.py").table(json.loads((BENCHMARKS / "searches.json").read_text()))
+
+
+def joint(table: str) -> str:
+    """Tabulate one measure of the joint search and of its rivals."""
+    lines = [json.loads(line) for line in (RESULTS / "joint.jsonl").read_text().splitlines()]
+    return getattr(_script("experiments/joint_tables.py"), table)(lines)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -93,6 +104,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "finetune-mlpnet": lambda: finetuned("mlpnet"),
     "finetune-resnet20": lambda: finetuned("resnet20"),
     "freeze": freeze,
+    "joint-accuracy": lambda: joint("accuracy"),
+    "joint-costs": lambda: joint("costs"),
+    "joint-loss": lambda: joint("sample_loss"),
+    "joint-seconds": lambda: joint("seconds"),
+    "searches": searches,
     "worth": worth,
 }
 
@@ -106,8 +122,8 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _benchmark(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
+def _script(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
