@@ -72,7 +72,8 @@ def test_more_buckets_stray_further_from_magnitude() -> None:
     plain = Magnitude()(problem)
     distance = {}
     for rung in (7, 30, 120):
-        draws = [Randomized(num_buckets=rung).draw(problem, problem.weights.abs()) for _ in range(5)]
+        start = Randomized(num_buckets=rung)
+        draws = [start.draw(problem, start.orders(problem)) for _ in range(5)]
         distance[rung] = sum(int((draw ^ plain).sum()) for draw in draws)
     assert distance[7] < distance[30] < distance[120]
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import BrainsurgeonError
 from ..events import Event
-from ..mask import apportion
 from ..problem import Problem
 
 
@@ -52,19 +52,23 @@ class Randomized:
             return [masks[k] for k in problem.judge.best_masks(masks, count)]
 
     def _draws(self, problem: Problem) -> list[Tensor]:
-        magnitude = problem.weights.abs()
-        masks = [problem.budget.lowest(magnitude)]
+        masks, orders = [problem.budget.lowest(problem.weights.abs())], self.orders(problem)
         for draw in range(1, self.num_draws):
-            masks.append(self.draw(problem, magnitude))
+            masks.append(self.draw(problem, orders))
             problem.notify(Event("draws", draw + 1, self.num_draws))
         return self._screened(problem, masks)
 
-    def draw(self, problem: Problem, magnitude: Tensor) -> Tensor:
+    def orders(self, problem: Problem) -> list[np.ndarray]:
+        """Return the weights of each group of the budget by magnitude, the smallest first."""
+        magnitude = problem.weights.abs()
+        return [magnitude[group].argsort(stable=True).cpu().numpy() for group in problem.budget.groups]
+
+    def draw(self, problem: Problem, orders: Sequence[np.ndarray]) -> Tensor:
         """Return one random mask (lines 5 to 12)."""
-        pruned = torch.zeros_like(magnitude, dtype=torch.bool)
-        for group, count in zip(problem.budget.groups, problem.budget.counts, strict=True):
-            chosen = draw_bucketed(magnitude[group], count, self._buckets(group.numel()), problem.generator)
-            pruned[group] = chosen
+        pruned = torch.zeros_like(problem.weights, dtype=torch.bool)
+        for group, count, order in zip(problem.budget.groups, problem.budget.counts, orders, strict=True):
+            chosen = draw_bucketed(order, count, self._buckets(group.numel()), problem.generator)
+            pruned[group] = chosen.to(pruned.device)
         return pruned
 
     def _buckets(self, size: int) -> int:
@@ -79,25 +83,23 @@ class Randomized:
         return [masks[0]] + [masks[k] for k in ranked[: len(masks) // 2]]
 
 
-def draw_bucketed(magnitude: Tensor, count: int, buckets: int, generator: torch.Generator) -> Tensor:
-    """Deal the weights into buckets at random and prune the smallest of each, `count` in all.
+def draw_bucketed(order: np.ndarray, count: int, buckets: int, generator: torch.Generator) -> Tensor:
+    """Deal weights, given in the order of their magnitude, into buckets at random; prune the smallest of each.
 
-    The buckets are the rows of a matrix, sorted all at once; the last entry of some rows is empty.
+    The buckets are the rows of a matrix of places in that order, sorted all at once; the last entry of some is empty.
     """
-    size, width = magnitude.numel(), -(-magnitude.numel() // buckets)
-    sizes = torch.full((buckets,), width)
+    size, width = order.size, -(-order.size // buckets)
+    sizes = np.full(buckets, width)
     sizes[size - (width - 1) * buckets :] = width - 1
-    dealt = torch.full((buckets, width), size)
-    dealt[torch.arange(width) < sizes.unsqueeze(1)] = torch.randperm(size, generator=generator)
-    dealt = dealt.to(magnitude.device)
-    values = torch.cat([magnitude, magnitude.new_full((1,), torch.inf)])[dealt]
-    ranked = dealt.gather(1, values.argsort(dim=1, stable=True))
+    places = np.empty(size, np.int32)  # small integers are sorted far faster than magnitudes
+    places[order] = np.arange(size, dtype=np.int32)
+    dealt = np.full((buckets, width), size, np.int32)
+    dealt[np.arange(width) < sizes[:, None]] = places[torch.randperm(size, generator=generator).numpy()]
+    dealt.sort(axis=1)
     # Which buckets round up is drawn too, lest the first ones always do.
-    turn = torch.randperm(buckets, generator=generator)
-    quotas = [Fraction(count * n, size) for n in sizes[turn].tolist()]
-    shares = torch.empty(buckets, dtype=torch.long)
-    shares[turn] = torch.tensor(apportion(count, quotas, sizes[turn].tolist()))
-    chosen = ranked[torch.arange(width, device=dealt.device) < shares.to(dealt.device).unsqueeze(1)]
-    pruned = torch.zeros_like(magnitude, dtype=torch.bool)
-    pruned[chosen] = True
+    turn = torch.randperm(buckets, generator=generator).numpy()
+    shares, rest = np.divmod(count * sizes, size)
+    shares[turn[np.argsort(-rest[turn], kind="stable")[: count - shares.sum()]]] += 1
+    pruned = torch.zeros(size, dtype=torch.bool)
+    pruned[torch.from_numpy(order[dealt[np.arange(width) < shares[:, None]]])] = True
     return pruned
