@@ -151,6 +151,39 @@ def test_sums_in_pieces_are_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_close(fisher.inverse_diagonal(), np.diag(np.linalg.inv(H)), torch.bfloat16)
 
 
+@every_dtype
+def test_pieces_that_are_copied_share_one_buffer(dtype: torch.dtype) -> None:
+    """The heap must not grow by a matrix while one is read."""
+    columns, kept = torch.arange(40).reshape(10, 4).to(dtype), torch.tensor([9, 0, 3, 4, 8])
+    seen = [(rows.data_ptr(), rows.double().clone()) for _, rows in streaming.pieces(columns, kept, 8)]
+    assert len(seen) == 3
+    assert len({place for place, _ in seen}) == 1
+    assert torch.equal(torch.cat([rows for _, rows in seen]), columns[kept].double())
+
+
+@every_dtype
+def test_energies_of_steps_that_agree_in_most_places(dtype: torch.dtype) -> None:
+    _, fisher, H = build((4, 12), dtype)
+    D = np.repeat(np.random.default_rng(0).normal(size=(12, 1)), 5, 1)
+    D[3, 1:], D[7, 4] = [1.0, 2.0, 3.0, 4.0], 0.0
+    assert_close(fisher.energy(torch.from_numpy(D)), np.diag(D.T @ H @ D), dtype)
+
+
+@every_dtype
+@pytest.mark.parametrize("other", [[0, 3, 4], [1, 2], [0, 1, 2, 3, 5], list(range(30))], ids=str)
+def test_the_update_of_a_mask_like_the_last_is_that_of_a_fresh_start(dtype: torch.dtype, other: list[int]) -> None:
+    """Where the K×K matrix of the last mask is kept, the next comes from it by what differs, or is made anew."""
+    toy = make_toy(5, 3, 60, damping=0.05)
+    columns = torch.from_numpy(toy.G.T.copy()).to(dtype)
+    fisher, w = Fisher(columns, toy.damping), torch.from_numpy(toy.w)
+    for P in ([0, 1, 2], other, [0, 1, 2]):
+        pruned = mask_of(P, 60)
+        step = torch.where(pruned, -w, 0.0)
+        found, fresh = fisher.compensate(pruned, step), Fisher(columns, toy.damping).compensate(pruned, step)
+        np.testing.assert_allclose(found, fresh, rtol=0, atol=1e-5)
+    assert fisher._outer is not None
+
+
 def test_a_matrix_that_cannot_be_factored_raises_the_damping_and_says_so() -> None:
     notes: list[str] = []
     factor = factorise(torch.diag(torch.tensor([-0.5, 1.0], dtype=torch.float64)), 0.1, 1.0, notes)

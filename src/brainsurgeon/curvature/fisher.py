@@ -11,7 +11,10 @@ from torch import Tensor
 from ..errors import BrainsurgeonError
 from .compensation import Compensation
 from .factor import Factor, factorise
-from .streaming import combine, combine_many, inner, outer, pieces, project, widen
+from .streaming import add_outer, combine, combine_many, inner, outer, pieces, project, squares, widen
+
+OUTER_SHARE = 0.25
+"""The K×K matrix of an update is kept for the next where it is small beside the gradients."""
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Fisher:
     notes: list[str] = field(default_factory=list)
     last_step: Tensor | None = field(default=None, repr=False)
     _factor: Factor | None = None
+    _outer: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.damping > 0:
@@ -49,13 +53,16 @@ class Fisher:
 
     def energy(self, steps: Tensor) -> Tensor:
         """dᵀHd = ‖Gd‖²/K + λ‖d‖² for the m columns d of an n×m matrix: one read of G for all of them."""
-        images = combine_many(self.columns, steps)
-        return images.square().sum(0) / self.rows + self.damping * steps.double().square().sum(0)
+        first = steps[:, 0]
+        differing = (steps != first.unsqueeze(1)).any(1).nonzero().squeeze(1)  # of masks, a small part
+        others = steps[differing] - first[differing].unsqueeze(1)
+        images = combine(self.columns, first).unsqueeze(1) + combine_many(self.columns, others, differing)
+        lengths = torch.linalg.vector_norm(steps, dim=0, dtype=torch.float64)
+        return images.square().sum(0) / self.rows + self.damping * lengths.square()
 
     def diagonal(self) -> Tensor:
         """H_ii = ‖g_i‖²/K + λ."""
-        squares = [rows.square().sum(1).double() for _, rows in pieces(self.columns)]
-        return torch.cat(squares) / self.rows + self.damping
+        return squares(self.columns) / self.rows + self.damping
 
     def submatrix(self, rows: Tensor, columns: Tensor) -> Tensor:
         """H_ij = g_i·g_j/K + λ[i = j] for few i and j."""
@@ -82,12 +89,8 @@ class Fisher:
         factor = self._full_factor()
         if self._is_tall:
             return torch.cholesky_inverse(factor.lower).diagonal().clone()
-        parts = []
-        for _, rows in pieces(self.columns):
-            half = torch.linalg.solve_triangular(factor.lower, rows.T.double(), upper=False)
-            parts.append((1 - half.square().sum(0)) / factor.damping)
         # Rounding can take a tiny entry below what theory allows: [H⁻¹]_ii ≥ 1/H_ii always.
-        return torch.maximum(torch.cat(parts), 1 / self.diagonal())
+        return torch.maximum((1 - self._shares(factor)) / factor.damping, 1 / self.diagonal())
 
     def stiffness(self, kept: Tensor) -> Tensor:
         """1/[H_SS⁻¹]_ii on the kept S and the Schur complement H_jj − H_jSH_SS⁻¹H_Sj elsewhere.
@@ -97,23 +100,27 @@ class Fisher:
         places = kept.nonzero().squeeze(1)
         if not places.numel():
             return self.diagonal()
-        factor, parts = self.factor(places), []
+        factor = self.factor(places)
         if places.numel() < self.rows:
             own = widen(self.columns[places]).double()
-            for _, rows in pieces(self.columns):
+            result = squares(self.columns) / self.rows + factor.damping
+            for place, rows in pieces(self.columns):
                 cross = own @ rows.double().T / self.rows
-                half = torch.linalg.solve_triangular(factor.lower, cross, upper=False)
-                parts.append(rows.double().square().sum(1) / self.rows + factor.damping - half.square().sum(0))
-            result = torch.cat(parts).clamp_min(factor.damping)
+                result[place] -= torch.linalg.solve_triangular(factor.lower, cross, upper=False).square().sum(0)
+            result.clamp_min_(factor.damping)
             result[places] = 1 / torch.cholesky_inverse(factor.lower).diagonal()
             return result
-        for _, rows in pieces(self.columns):
-            half = torch.linalg.solve_triangular(factor.lower, rows.T.double(), upper=False)
-            parts.append(half.square().sum(0))
-        share = torch.cat(parts)
+        share = self._shares(factor)
         # Rounding can take 1 − ‖z‖² below what theory allows: the stiffness is never above H_ii.
         inside = torch.minimum(factor.damping / (1 - share).clamp_min(1e-15), self.diagonal())
         return torch.where(kept, inside, factor.damping * (1 + share))
+
+    def _shares(self, factor: Factor) -> Tensor:
+        """‖L⁻¹g_i‖² of every weight."""
+        result = torch.empty(self.size, dtype=torch.float64, device=self.columns.device)
+        for place, rows in pieces(self.columns):
+            result[place] = torch.linalg.solve_triangular(factor.lower, rows.T.double(), upper=False).square().sum(0)
+        return result
 
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the best d with d = `step` on P (CBS-U)."""
@@ -139,7 +146,25 @@ class Fisher:
         """Factor KλI + G_SG_Sᵀ or, where |S| < K, G_SᵀG_S/K + λI: whichever is the smaller."""
         if (self.size if kept is None else kept.numel()) < self.rows:
             return factorise(inner(self.columns, kept).div_(self.rows), self.damping, 1.0, self.notes)
-        return factorise(outer(self.columns, kept), self.damping, float(self.rows), self.notes)
+        return factorise(self._outer_of(kept), self.damping, float(self.rows), self.notes)
+
+    def _outer_of(self, kept: Tensor | None) -> Tensor:
+        """G_SG_Sᵀ; for a mask like the last one, such as a rival's, from that one's by what differs."""
+        if kept is None or 8 * self.rows**2 > OUTER_SHARE * self.columns.numel() * self.columns.element_size():
+            return outer(self.columns, kept)
+        chosen = torch.zeros(self.size, dtype=torch.bool, device=kept.device)
+        chosen[kept] = True
+        if self._outer is not None:
+            before, total = self._outer
+            come, gone = ((a & ~b).nonzero().squeeze(1) for a, b in ((chosen, before), (before, chosen)))
+            if 4 * (come.numel() + gone.numel()) < kept.numel():
+                add_outer(total, self.columns, come)
+                add_outer(total, self.columns, gone, -1)
+                self._outer = (chosen, total)
+                return total.clone()
+        self._outer = None  # freed before the next is made
+        self._outer = (chosen, outer(self.columns, kept))
+        return self._outer[1].clone()
 
     def _apply_inverse(self, factor: Factor, b: Tensor) -> Tensor:
         if self._is_tall:

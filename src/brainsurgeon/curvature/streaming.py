@@ -13,16 +13,27 @@ from torch import Tensor
 
 PIECE = 4 << 20
 """Numbers widened at once."""
+PANEL = 256
+"""Rows of a symmetric product made at once: the narrower, the less is computed above the diagonal."""
 
 
 def pieces(columns: Tensor, kept: Tensor | None = None, numbers: int = PIECE) -> Iterator[tuple[slice, Tensor]]:
-    """Yield (place, rows in at least float32) over all rows, or over those with an index in `kept`."""
+    """Yield (place, rows in at least float32) over all rows, or over those with an index in `kept`.
+
+    What is copied goes into one buffer, overwritten by the next piece: freed and taken again with small results in
+    between, such buffers would leave holes in the heap, as large as the matrix in all.
+    """
     count = columns.shape[0] if kept is None else kept.numel()
-    step = max(1, numbers // max(columns.shape[1], 1))
+    step = max(1, min(count, numbers // max(columns.shape[1], 1)))
+    wide, whole = columns.dtype in (torch.float32, torch.float64), kept is None
+    gathered = None if whole else columns.new_empty(step, columns.shape[1])
+    widened = None if wide else columns.new_empty(step, columns.shape[1], dtype=torch.float32)
     for start in range(0, count, step):
         place = slice(start, min(start + step, count))
-        rows = columns[place] if kept is None else columns[kept[place]]
-        yield place, widen(rows)
+        rows = columns[place]
+        if gathered is not None and kept is not None:
+            rows = torch.index_select(columns, 0, kept[place], out=gathered[: place.stop - start])
+        yield place, rows if widened is None else widened[: place.stop - start].copy_(rows)
 
 
 def widen(values: Tensor) -> Tensor:
@@ -33,21 +44,21 @@ def widen(values: Tensor) -> Tensor:
 def combine(columns: Tensor, x: Tensor) -> Tensor:
     """G x as a K-vector in float64: the sum of the stored rows weighted by x; only rows with x ≠ 0 are read if few."""
     support = x.nonzero().squeeze(1)
-    if support.numel() * 8 < x.numel():
-        columns, x = columns[support], x[support]
-    if columns.dtype in (torch.float32, torch.float64):
+    few = support.numel() * 8 < x.numel()
+    if not few and columns.dtype in (torch.float32, torch.float64):
         return (x.to(columns.dtype) @ columns).double()
     total = torch.zeros(columns.shape[1], dtype=torch.float64, device=columns.device)
-    for place, rows in pieces(columns):
-        total += (x[place].float() @ rows).double()
+    x = x[support] if few else x
+    for place, rows in pieces(columns, support if few else None):
+        total += x[place].to(rows.dtype) @ rows
     return total
 
 
-def combine_many(columns: Tensor, xs: Tensor) -> Tensor:
-    """G X for the m columns of an n×m matrix X, K×m in float64: one read for all."""
+def combine_many(columns: Tensor, xs: Tensor, kept: Tensor | None = None) -> Tensor:
+    """G_S X for the m columns of an |S|×m matrix X, K×m in float64: one read for all."""
     total = torch.zeros(columns.shape[1], xs.shape[1], dtype=torch.float64, device=columns.device)
-    for place, rows in pieces(columns):
-        total += (rows.T @ xs[place].to(rows.dtype)).double()
+    for place, rows in pieces(columns, kept):
+        total += rows.T @ xs[place].to(rows.dtype)
     return total
 
 
@@ -55,16 +66,32 @@ def project(columns: Tensor, r: Tensor) -> Tensor:
     """Gᵀ r as an n-vector in float64."""
     if columns.dtype in (torch.float32, torch.float64):
         return (columns @ r.to(columns.dtype)).double()
-    return torch.cat([(rows @ r.float()).double() for _, rows in pieces(columns)])
+    result = torch.empty(columns.shape[0], dtype=torch.float64, device=columns.device)
+    for place, rows in pieces(columns):
+        result[place] = rows @ r.float()
+    return result
+
+
+def squares(columns: Tensor) -> Tensor:
+    """‖g_i‖² of every row, in float64."""
+    result = torch.empty(columns.shape[0], dtype=torch.float64, device=columns.device)
+    for place, rows in pieces(columns):
+        result[place] = rows.square().sum(1)
+    return result
 
 
 def outer(columns: Tensor, kept: Tensor | None = None) -> Tensor:
     """G_S G_Sᵀ, K×K in float64; its lower triangle only."""
     size = columns.shape[1]
     total = torch.zeros(size, size, dtype=torch.float64, device=columns.device)
-    for _, rows in pieces(columns, kept, max(PIECE, 2048 * size)):
-        _add_lower(total, rows.T)
+    add_outer(total, columns, kept)
     return total
+
+
+def add_outer(total: Tensor, columns: Tensor, kept: Tensor | None = None, sign: int = 1) -> None:
+    """Add G_S G_Sᵀ to the lower triangle of a K×K matrix, or take it away."""
+    for _, rows in pieces(columns, kept, max(PIECE, 2048 * columns.shape[1])):
+        _add_lower(total, rows.T, sign)
 
 
 def inner(columns: Tensor, kept: Tensor | None = None) -> Tensor:
@@ -78,8 +105,8 @@ def inner(columns: Tensor, kept: Tensor | None = None) -> Tensor:
     return total
 
 
-def _add_lower(total: Tensor, rows: Tensor, panel: int = 1024) -> None:
+def _add_lower(total: Tensor, rows: Tensor, sign: int = 1) -> None:
     """Add rows·rowsᵀ to the lower triangle: in the rows' precision within a piece, in float64 across pieces."""
-    for start in range(0, total.shape[0], panel):
-        stop = min(start + panel, total.shape[0])
-        total[start:stop, :stop] += rows[start:stop] @ rows[:stop].T
+    for start in range(0, total.shape[0], PANEL):
+        stop = min(start + PANEL, total.shape[0])
+        total[start:stop, :stop].add_(rows[start:stop] @ rows[:stop].T, alpha=sign)
