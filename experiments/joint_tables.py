@@ -9,6 +9,7 @@ METHODS = {
     "joint-from-cbs-s+cbs-u": "joint from CBS-S",
 }  # fmt: skip
 NETWORKS = {"mlpnet": "MLPNet", "resnet20": "ResNet20"}
+DEVICES = {"1 CPU threads": "one CPU thread"}
 
 Line = dict[str, Any]
 
@@ -47,7 +48,7 @@ def seconds(lines: list[Line]) -> str:
     for network, gradients in dict.fromkeys((line["network"], line["num_gradients"]) for line in lines):
         here = [c for c in lines if (c["network"], c["num_gradients"]) == (network, gradients)]
         for device in dict.fromkeys(c["versions"]["device"] for c in here):
-            row = [NETWORKS[network], f"{gradients:,}", device]
+            row = [NETWORKS[network], f"{gradients:,}", DEVICES.get(device, device)]
             for method in METHODS:
                 found = [c for c in here if (c["versions"]["device"], c["method"]) == (device, method)]
                 means = [mean(c["seconds"] for c in cell) for cell in _groups(found)]
