@@ -122,9 +122,6 @@ class ToyJudge:
         losses = [self.weights_loss(candidate) for candidate in candidates]
         return losses.index(min(losses))
 
-    def improves(self, new: Tensor, old: Tensor) -> bool:
-        return self.best_weights([old, new]) == 1
-
 
 def arbitrary_loss(seed: int) -> Callable[[Tensor], float]:
     """A loss that has nothing to do with the quadratic model, but is the same for the same mask."""

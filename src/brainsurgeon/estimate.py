@@ -21,13 +21,14 @@ from .selection.recentred_search import LEAST_STEPS, MOST_STEPS
 from .settings import Settings
 from .staged import Effort
 from .target import Target
+from .update.scaled import SCALES
 from .weights import PrunableWeights
 
 PATIENCE = 2.0
 """Seconds that a measurement may take, once it has run twice."""
 PROBE_ROWS = 64
-DRAWS, LADDER, SCALES = 25, 6, 4
-"""Masks that race after Algorithm 2, masks compared in a round of a search, scales tried."""
+DRAWS, LADDER = 26, 4
+"""Masks that race after Algorithm 2, masks compared in a round of a search."""
 ALGEBRA = 1.5
 """All else (reading the gradients, sorting, solving) takes about half the time of the losses once more."""
 
@@ -98,30 +99,30 @@ def _first_round(candidates: int, judging: int, flops: float) -> int:
     return max(1, min(judging, int(ROUND_FLOPS / (flops * candidates))))
 
 
+def _race(candidates: int, judging: int, flops: float, least: int = 1) -> float:
+    """Return the batches of a race: all start on a few, half of them go on to twice as many, …."""
+    batches, alive, total = max(_first_round(candidates, judging, flops), min(least, judging)), candidates, 0.0
+    seen = 0
+    while alive > 1 or not seen:
+        total += alive * (batches - seen)
+        if batches >= judging:
+            break
+        alive, seen, batches = (alive + 1) // 2, batches, min(2 * batches, judging)
+    return total
+
+
 def _batches_of_update(samples: float, flops: float) -> float:
     """Return how many batches the line search for the update's scale, and the choice among rivals, look at."""
     judging = max(1, int(samples) // BATCH // 2)
-    return SCALES * max(MODERATE, _first_round(2, judging, flops)) + 2 * judging
+    return _race(len(SCALES), judging, flops, MODERATE // len(SCALES)) + MODERATE
 
 
 def _batches_of_search(samples: float, flops: float) -> float:
     """Return how many batches the sample loss is evaluated on by Algorithm 2 and a search, roughly and at most."""
     judging = max(1, int(samples) // BATCH // 2)
-
-    def race(candidates: int) -> float:
-        """All start on a few batches, half of them go on to twice as many, …."""
-        batches, alive, total = _first_round(candidates, judging, flops), candidates, 0.0
-        seen = 0
-        while alive > 1 or not seen:
-            total += alive * (batches - seen)
-            if batches >= judging:
-                break
-            alive, seen, batches = (alive + 1) // 2, batches, min(2 * batches, judging)
-        return total
-
     gradient = max(GRADIENT_BATCHES, min(judging, int(ROUND_FLOPS / (flops * 3))))
     rounds = max(LEAST_STEPS, min(MOST_STEPS, int(SEARCH_FLOPS / (3 * gradient * flops))))
-    return race(DRAWS) + rounds * (3 * gradient + race(LADDER))
+    return _race(DRAWS, judging, flops) + rounds * (3 * gradient + _race(LADDER, judging, flops))
 
 
 def _median_time(work: Callable[[], object], device: torch.device) -> float:

@@ -34,9 +34,6 @@ class Judge(Protocol):
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         """Return the number of the weight vector with the smallest loss."""
 
-    def improves(self, new: Tensor, old: Tensor) -> bool:
-        """Say whether a weight vector is clearly better than another."""
-
 
 @dataclass(frozen=True)
 class Problem:

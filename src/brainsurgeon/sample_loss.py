@@ -29,7 +29,7 @@ BATCH = 32
 GRADIENT_BATCHES = 8
 """A gradient of the sample loss is taken on at least this many batches."""
 MODERATE = 16
-"""Batches that a line search looks at before it calls two steps equally good."""
+"""Batches that a race of weight vectors (a line search, rivals) starts on at least, all candidates together."""
 SEARCH_FLOPS = 5e11
 """The gradients of a search may cost this much, or their least number."""
 ROUND_FLOPS = 32e9
@@ -172,10 +172,13 @@ class Candidate:
         return self._sample.mean(self.means(batches or self._sample.num_batches))
 
 
-def race(sample: SampleLoss, candidates: Sequence[Candidate], winners: int = 1) -> list[int]:
-    """Return the numbers of the best candidates, best first, by successive halving on growing parts of the sample."""
+def race(sample: SampleLoss, candidates: Sequence[Candidate], winners: int = 1, least: int = 1) -> list[int]:
+    """Return the numbers of the best candidates, best first, by successive halving on growing parts of the sample.
+
+    The first round is on `least` batches, or on more where they are cheap.
+    """
     alive = list(range(len(candidates)))
-    batches = sample.first_round(len(alive))
+    batches = max(sample.first_round(len(alive)), min(least, sample.num_judging))
     while len(alive) > 1:
         alive.sort(key=lambda k: (candidates[k].loss(batches), k))
         finished = batches == sample.num_judging or len(alive) <= winners
@@ -186,26 +189,21 @@ def race(sample: SampleLoss, candidates: Sequence[Candidate], winners: int = 1) 
     return alive
 
 
-def better(
-    sample: SampleLoss, new: Candidate, old: Candidate, most: int | None = None, confidence: float = 2.0
-) -> bool:
+def better(sample: SampleLoss, new: Candidate, old: Candidate, confidence: float = 2.0) -> bool:
     """Say whether L(new) < L(old), on no more of the sample than it takes to tell.
 
-    A paired test on batch means: the sample doubles until the mean difference exceeds `confidence` standard errors.
-    With `most` batches looked at and no clear difference, the answer is no; without, the whole sample decides.
+    A paired test on batch means: the sample doubles until the mean difference exceeds `confidence` standard errors, or
+    the whole of it decides.
     """
     batches = sample.first_round(2)
-    limit = sample.num_judging if most is None else min(max(most, batches), sample.num_judging)
-    while batches < limit or most is not None:
+    while batches < sample.num_judging:
         pairs = zip(new.means(batches), old.means(batches), strict=True)
         difference = torch.tensor([a - b for a, b in pairs], dtype=torch.float64)
         if not bool(torch.isfinite(difference).all()):
             break
         if batches > 3 and difference.mean().abs() > confidence * difference.std() / math.sqrt(batches):
             return bool(difference.mean() < 0)
-        if batches >= limit:
-            return False
-        batches = min(2 * batches, limit)
+        batches = min(2 * batches, sample.num_judging)
     return new.loss(batches) < old.loss(batches)
 
 
@@ -261,9 +259,5 @@ class LossJudge:
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         """Return the number of the weight vector with the smallest loss."""
         with self._clock.measure("loss"):
-            return race(self._sample, [self._sample.at(values) for values in candidates])[0]
-
-    def improves(self, new: Tensor, old: Tensor) -> bool:
-        """Say whether a weight vector is clearly better than another, on a moderate part of the sample."""
-        with self._clock.measure("loss"):
-            return better(self._sample, self._sample.at(new), self._sample.at(old), MODERATE)
+            least = MODERATE // len(candidates)
+            return race(self._sample, [self._sample.at(values) for values in candidates], least=least)[0]

@@ -43,15 +43,4 @@ class Scaled:
         return torch.where(pruned, delta, scale * delta)
 
     def _search(self, problem: Problem, pruned: Tensor, delta: Tensor) -> float:
-        """Walk down from the whole update for as long as a smaller part of it is clearly better."""
-
-        def at(scale: float) -> Tensor:
-            return problem.changed(pruned, scale * delta)
-
-        best, here = SCALES[0], at(SCALES[0])
-        for scale in SCALES[1:]:
-            following = at(scale)
-            if not problem.judge.improves(following, here):
-                break
-            best, here = scale, following
-        return best
+        return SCALES[problem.judge.best_weights([problem.changed(pruned, scale * delta) for scale in SCALES])]
