@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from .conjugate import conjugate_gradients
-from .factor import factorise
-from .streaming import combine, outer, project
+from .streaming import combine, project
 
 if TYPE_CHECKING:
     from .fisher import Fisher
@@ -100,9 +99,9 @@ class Compensation:
     def _sketch(self) -> Callable[[Tensor], Tensor]:
         """Return the inverse of H_SS as the first few thousand rows alone would have it: a strong preconditioner."""
         fisher = self._fisher
+        factor = fisher.sketch(SKETCH_ROWS).outer_factor(self._kept)
         every, kept = (fisher.columns, self._kept) if self._rows is None else (self._rows, None)
         some = every[:, :SKETCH_ROWS]
-        factor = factorise(outer(some, kept), 2 * fisher.damping, float(some.shape[1]), fisher.notes)
 
         def apply(r: Tensor) -> Tensor:
             full = r

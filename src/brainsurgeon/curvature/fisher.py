@@ -30,6 +30,7 @@ class Fisher:
     last_step: Tensor | None = field(default=None, repr=False)
     _factor: Factor | None = None
     _outer: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
+    _sketch: Fisher | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.damping > 0:
@@ -146,7 +147,17 @@ class Fisher:
         """Factor KλI + G_SG_Sᵀ or, where |S| < K, G_SᵀG_S/K + λI: whichever is the smaller."""
         if (self.size if kept is None else kept.numel()) < self.rows:
             return factorise(inner(self.columns, kept).div_(self.rows), self.damping, 1.0, self.notes)
+        return self.outer_factor(kept)
+
+    def outer_factor(self, kept: Tensor | None) -> Factor:
+        """Factor KλI + G_SG_Sᵀ."""
         return factorise(self._outer_of(kept), self.damping, float(self.rows), self.notes)
+
+    def sketch(self, rows: int) -> Fisher:
+        """Return the matrix of the first few rows, twice as damped."""
+        if self._sketch is None:
+            self._sketch = Fisher(self.columns[:, :rows], 2 * self.damping, self.notes)
+        return self._sketch
 
     def _outer_of(self, kept: Tensor | None) -> Tensor:
         """G_SG_Sᵀ; for a mask like the last one, such as a rival's, from that one's by what differs."""
