@@ -10,10 +10,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean, stdev
 from types import ModuleType
 from typing import Any
 
 from brainsurgeon.reproduce.cells import read_cells
+from brainsurgeon.settings import FISHERS
 
 ROOT = Path(__file__).parent.parent
 RESULTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
@@ -99,6 +101,21 @@ def joint(table: str) -> str:
     return getattr(_script("experiments/joint_tables.py"), table)(lines)
 
 
+def labels() -> str:
+    """Tabulate what the labels of the Fisher matrix change, mean over seeds ± standard deviation."""
+    cells = [json.loads(line) for line in (RESULTS / "labels.jsonl").read_text().splitlines()]
+    found: dict[tuple[Any, ...], dict[str, list[float]]] = {}
+    for c in cells:
+        key = (c["network"], c["rows"], c["method"], c["sparsity"])
+        found.setdefault(key, {}).setdefault(c["fisher"], []).append(c["accuracy"])
+    rows = []
+    for (network, count, method, sparsity), by in sorted(found.items()):
+        spread = [f"{mean(by[f]):.2f}" + (f" ± {stdev(by[f]):.2f}" if len(by[f]) > 1 else "") for f in FISHERS]
+        seeds = str(max(map(len, by.values())))
+        rows.append([NETWORKS[network], f"{count:,}", TITLES[method], f"{sparsity:g}", *spread, seeds])
+    return _table(["network", "rows K", "method", "sparsity", *FISHERS, "seeds"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "choosing": choosing,
     "finetune-mlpnet": lambda: finetuned("mlpnet"),
@@ -108,6 +125,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "joint-costs": lambda: joint("costs"),
     "joint-loss": lambda: joint("sample_loss"),
     "joint-seconds": lambda: joint("seconds"),
+    "labels": labels,
     "searches": searches,
     "worth": worth,
 }

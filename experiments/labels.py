@@ -1,0 +1,68 @@
+"""Prune the paper's networks by the Fisher matrix at the data's labels, at sampled labels and at all labels.
+
+Usage: python experiments/labels.py mlpnet --checkpoints FOLDER [--rows 1000] [--seeds 0 1] [--data FOLDER]
+
+Every finished run is a line of experiments/results/labels.jsonl and is not computed again.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from brainsurgeon.evaluate import accuracy
+from brainsurgeon.reproduce.cells import versions
+from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.settings import FISHERS
+from brainsurgeon.surgery import Surgery
+
+RUNS = {"mlpnet": ((0.9, 0.95, 0.98), ("wf", "cbs-s", "cbs")), "resnet20": ((0.7, 0.8, 0.9), ("wf", "cbs"))}
+RESULTS = Path(__file__).parent / "results" / "labels.jsonl"
+
+
+def main() -> None:
+    """Compute the runs that are still missing."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("network", choices=sorted(RUNS))
+    parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--fishers", nargs="*", default=list(FISHERS))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--checkpoints", type=Path, required=True)
+    options = parser.parse_args()
+    protocol = PROTOCOLS[options.network]
+    images = load_images(protocol, options.data)
+    model = load_network(protocol, [options.checkpoints]).to(options.device)
+    sparsities, methods = RUNS[options.network]
+    for seed in options.seeds:
+        for fisher in options.fishers:
+            key = {"network": options.network, "fisher": fisher, "rows": options.rows, "seed": seed}
+            cells = [{"sparsity": sparsity, "method": method} for sparsity in sparsities for method in methods]
+            missing = [cell for cell in cells if not _is_done(key | cell)]
+            if not missing:
+                continue
+            settings = {**protocol.settings, "num_gradients": options.rows, "fisher": fisher, "seed": seed}
+            surgery = Surgery(model, images.train(), progress=False, **settings)
+            for cell in missing:
+                start = time.perf_counter()
+                result = surgery.prune(cell["sparsity"], cell["method"])
+                line = {
+                    **key, **cell, "accuracy": accuracy(result.model, images), "pruned": result.pruned,
+                    "loss_before": result.loss_before, "loss_after": result.loss_after,
+                    "predicted_change": result.predicted_change, "seconds": round(time.perf_counter() - start, 1),
+                    "gradient_seconds": round(surgery.clock.seconds["gradients"], 1), "settings": result.settings,
+                    "notes": list(result.notes), "versions": versions(surgery.device),
+                }  # fmt: skip
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(*(key | cell).values(), f"{line['accuracy']:.2f} in {line['seconds']} s", flush=True)
+
+
+def _is_done(key: dict[str, object]) -> bool:
+    lines = RESULTS.read_text().splitlines() if RESULTS.is_file() else []
+    return any(key.items() <= json.loads(line).items() for line in lines)
+
+
+if __name__ == "__main__":
+    main()
