@@ -16,7 +16,7 @@ from .errors import BrainsurgeonError
 from .gradients import collect_gradients
 from .loss import BatchLoss, check_loss
 from .recipe import Recipe
-from .sample_loss import BATCH, GRADIENT_BATCHES, MODERATE, ROUND_FLOPS, SEARCH_FLOPS, SampleLoss
+from .sample_loss import BATCH, DECIDING, GRADIENT_BATCHES, MODERATE, ROUND_FLOPS, SEARCH_FLOPS, SampleLoss
 from .selection.recentred_search import LEAST_STEPS, MOST_STEPS
 from .settings import Settings
 from .staged import Effort
@@ -27,7 +27,7 @@ from .weights import PrunableWeights
 PATIENCE = 2.0
 """Seconds that a measurement may take, once it has run twice."""
 PROBE_ROWS = 64
-DRAWS, LADDER = 26, 4
+DRAWS, LADDER = 17, 4
 """Masks that race after Algorithm 2, masks compared in a round of a search."""
 ALGEBRA = 1.5
 """All else (reading the gradients, sorting, solving) takes about half the time of the losses once more."""
@@ -105,7 +105,7 @@ def _race(candidates: int, judging: int, flops: float, least: int = 1) -> float:
     seen = 0
     while alive > 1 or not seen:
         total += alive * (batches - seen)
-        if batches >= judging:
+        if batches >= min(DECIDING, judging):
             break
         alive, seen, batches = (alive + 1) // 2, batches, min(2 * batches, judging)
     return total

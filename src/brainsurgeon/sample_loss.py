@@ -26,12 +26,14 @@ from .weights import PrunableWeights
 
 BATCH = 32
 """Samples a batch: the unit of the race, and the same on every device, so that results are too."""
-GRADIENT_BATCHES = 8
+GRADIENT_BATCHES = 5
 """A gradient of the sample loss is taken on at least this many batches."""
 MODERATE = 16
 """Batches that a race of weight vectors (a line search, rivals) starts on at least, all candidates together."""
-SEARCH_FLOPS = 5e11
+SEARCH_FLOPS = 3.1e11
 """The gradients of a search may cost this much, or their least number."""
+DECIDING = 8
+"""Batches on which a race is decided, the first round's where those are more."""
 ROUND_FLOPS = 32e9
 """A first round may cost this much: cheap networks are judged on the whole sample at once."""
 REMEMBERED = 8
@@ -181,8 +183,7 @@ def race(sample: SampleLoss, candidates: Sequence[Candidate], winners: int = 1, 
     batches = max(sample.first_round(len(alive)), min(least, sample.num_judging))
     while len(alive) > 1:
         alive.sort(key=lambda k: (candidates[k].loss(batches), k))
-        finished = batches == sample.num_judging or len(alive) <= winners
-        if finished:
+        if batches >= min(DECIDING, sample.num_judging) or len(alive) <= winners:
             return alive[:winners]
         alive = alive[: max(winners, (len(alive) + 1) // 2)]
         batches = min(2 * batches, sample.num_judging)

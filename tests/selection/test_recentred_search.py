@@ -65,6 +65,24 @@ def test_the_number_of_rounds_can_be_bounded(steps: int) -> None:
     assert 1 <= len(asked) <= steps
 
 
+def test_a_round_offers_at_most_four_times_what_the_last_took() -> None:
+    """A judge that likes one swap at first, then all it can get: the steps grow as 1, 4, 16, …."""
+    toy, offered, generator = make_toy(0, 6, 400), list[int](), torch.Generator().manual_seed(0)
+
+    def steep(pruned: Tensor) -> Tensor:
+        return 100 * torch.randn(400, dtype=torch.float64, generator=generator)
+
+    class Growing(ToyJudge):
+        def best_masks(self, masks, count=1):  # type: ignore[no-untyped-def]
+            moved = [int((mask & ~masks[0]).sum()) for mask in masks]
+            offered.append(max(moved))
+            return [moved.index(1) if len(offered) == 1 else 1]
+
+    RecentredSearch(Magnitude(), max_steps=4)(toy.problem(200, Growing(arbitrary_loss(0), steep)))
+    assert offered[0] > 16
+    assert offered[1:] == [4, 16, 64]
+
+
 def test_a_search_that_starts_too_stiff_softens_until_it_finds_swaps() -> None:
     """Wherever the model as it is offers an improvement, a far too stiff one finds one too, given the rounds."""
     improved = 0

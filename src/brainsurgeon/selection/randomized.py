@@ -22,8 +22,8 @@ class Randomized:
 
     `num_buckets` is B (by default min(⌊√N⌋, 1000)), `num_draws` S. The first draw is plain magnitude pruning, as in
     the published experiments. Buckets differ in size by at most one and the count of ⌈rN⌉ is shared out among them
-    exactly, where the published code rounds each bucket's share and so prunes too few. With `screen`, the half of the
-    draws with the higher cost in the quadratic model is dropped before the loss is asked.
+    exactly, where the published code rounds each bucket's share and so prunes too few. With `screen`, the two
+    thirds of the draws with the higher cost in the quadratic model are dropped before the loss is asked.
     """
 
     num_buckets: int | None = None
@@ -80,7 +80,7 @@ class Randomized:
             return masks
         costs = problem.quadratic.costs(masks)
         ranked = sorted(range(1, len(masks)), key=lambda k: costs[k])
-        return [masks[0]] + [masks[k] for k in ranked[: len(masks) // 2]]
+        return [masks[0]] + [masks[k] for k in ranked[: len(masks) // 3]]
 
 
 def draw_bucketed(order: np.ndarray, count: int, buckets: int, generator: torch.Generator) -> Tensor:

@@ -23,6 +23,8 @@ from .pool import Pool, extremes
 from .randomized import Randomized
 
 STIFFEN = 4.0
+REACH = 4
+"""A round takes at most so many times the swaps of the last that took any: what is far beyond is never chosen."""
 LEAST_STEPS, MOST_STEPS = 6, 50
 """Rounds, where their number is not given: as many of these as are cheap for the network at hand."""
 
@@ -31,9 +33,10 @@ LEAST_STEPS, MOST_STEPS = 6, 50
 class RecentredSearch:
     """Line up the best swaps at the masked weights, take as many as the sample loss likes, and look again.
 
-    A round of which less than a quarter is taken makes the curvature four times as stiff for the next, a round taken
-    whole half as stiff. The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by
-    default 6 to 50, as many as are cheap for the network at hand.
+    A round offers at most four times the swaps of the last that took any, in each group of the budget. One of which
+    less than a quarter is taken makes the curvature four times as stiff for the next, one taken whole half as stiff.
+    The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by default 6 to 50, as many
+    as are cheap for the network at hand.
     """
 
     start: Selection = field(default_factory=Randomized)
@@ -58,21 +61,21 @@ class RecentredSearch:
 
     def improve(self, problem: Problem, pruned: Tensor) -> Tensor:
         """Run the rounds from a mask."""
-        stiffness, drift, refused = self.stiffness, None, False
+        stiffness, drift, refused, reach = self.stiffness, None, False, self.pool
         rounds = self.max_steps
         if rounds is None:
             rounds = problem.judge.affordable_gradients(LEAST_STEPS, MOST_STEPS)
         for number in range(1, rounds + 1):
             if drift is None:
                 drift = -2 * problem.quadratic.w * problem.judge.gradient(pruned)
-            swaps = self._line_up(problem, pruned, drift, stiffness)
+            swaps = self._line_up(problem, pruned, drift, stiffness, reach)
             lengths = _quarterings(len(swaps))
             masks = [pruned] + [_swapped(pruned, swaps[:length]) for length in lengths]
             best = problem.judge.best_masks(masks)[0] if lengths else 0
             taken = lengths[best - 1] if best else 0
             problem.notify(Event("search", number, rounds, {"swaps": taken, "stiffness": stiffness}))
             if taken:
-                pruned, drift, refused = masks[best], None, False
+                pruned, drift, refused, reach = masks[best], None, False, REACH * taken
                 stiffness = self._adapted(stiffness, taken, len(swaps))
             elif swaps and stiffness < self.max_stiffness:
                 stiffness, refused = min(stiffness * STIFFEN, self.max_stiffness), True
@@ -87,7 +90,9 @@ class RecentredSearch:
             return min(stiffness * STIFFEN, self.max_stiffness)
         return max(stiffness / 2, 1.0) if taken == offered else stiffness
 
-    def _line_up(self, problem: Problem, pruned: Tensor, drift: Tensor, stiffness: float) -> list[tuple[int, int]]:
+    def _line_up(
+        self, problem: Problem, pruned: Tensor, drift: Tensor, stiffness: float, most: int
+    ) -> list[tuple[int, int]]:
         """Return the swaps of a round, best first; a group of the budget sees those of the groups before it."""
         quadratic = problem.quadratic
 
@@ -97,7 +102,7 @@ class RecentredSearch:
             here = drift + 2 * stiffness * quadratic.w * pressure
             members, count = extremes(quadratic.impact(here, pruned, stiffness), inside, outside, self.pool)
             pool = Pool.gather(quadratic, here, members, stiffness)
-            return pool.descend(count, self.min_improvement, self.pool)
+            return pool.descend(count, self.min_improvement, most)
 
         # The pressure is counted from where the search stands: zero there.
         return by_group(problem, pruned, torch.zeros_like(drift), search)

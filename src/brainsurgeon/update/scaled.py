@@ -12,7 +12,7 @@ from ..errors import BrainsurgeonError
 from ..events import Event
 from ..problem import Problem, Update
 
-SCALES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.0)
+SCALES = (1.0, 0.75, 0.5, 0.3, 0.1, 0.0)
 
 
 @dataclass(frozen=True)
