@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--stages", type=int, default=15)
     parser.add_argument("--refits", type=int, default=15)
+    parser.add_argument("--walks", type=int, default=3)
     parser.add_argument("--max-gradients", type=int, default=120_000)
     parser.add_argument("--curvature", default="auto")
     parser.add_argument("--method", default="auto")
@@ -51,14 +52,15 @@ def main() -> None:
         for seed in options.seeds:
             key = {
                 "network": options.network, "method": options.method, "sparsity": sparsity, "seed": seed,
-                "samples": options.samples, "stages": options.stages, "refits": options.refits,
+                "samples": options.samples, "stages": options.stages, "refits": options.refits, "walks": options.walks,
                 "max_gradients": options.max_gradients, "curvature": options.curvature,
             }  # fmt: skip
             if _is_done(path, key):
                 continue
             start = time.perf_counter()
             result = prune(
-                model, images.train(), sparsity, options.method, schedule=Stages(options.stages, refits=options.refits),
+                model, images.train(), sparsity, options.method,
+                schedule=Stages(options.stages, refits=options.refits, walks=options.walks),
                 curvature=options.curvature, max_gradients=options.max_gradients, max_samples=options.samples,
                 include=protocol.settings.get("include"), seed=seed, progress=False,
             )  # fmt: skip

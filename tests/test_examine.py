@@ -12,8 +12,9 @@ import reference
 from brainsurgeon.curvature import Fisher, Gram, Reordered
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import silent
-from brainsurgeon.examine import CURVATURES, SCARCITY, Examination, examine
+from brainsurgeon.examine import CURVATURES, Examination, examine
 from brainsurgeon.gradients import collect_gradients
+from brainsurgeon.inputs import SCARCITY
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.weights import PrunableWeights, find_weights
 from cases import CASES, SAMPLES, Case, every_case, seeded

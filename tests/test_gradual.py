@@ -17,7 +17,7 @@ from brainsurgeon.schedule import Stages
 from brainsurgeon.weights import find_weights
 from cases import CASES, Case, every_case, every_device
 
-SHORT = Stages(2, refits=1)
+SHORT = Stages(2, refits=1, walks=0)
 
 
 def stages(case: Case, **settings: Any) -> PruningResult:
@@ -79,7 +79,7 @@ def test_a_model_that_fails_on_the_way_is_left_as_it_was() -> None:
 def test_the_record_says_how_it_came_about() -> None:
     result = stages(CASES["linear"], max_samples=20, max_seconds=60.0, max_gradients=300)
     settings = result.settings
-    assert settings["schedule"] == {"stages": 2, "kind": "exponential", "refits": 1}
+    assert settings["schedule"] == {"stages": 2, "kind": "exponential", "refits": 1, "walks": 0}
     assert settings["effort"] == {"max_gradients": 300, "max_seconds": 60.0}
     assert (settings["training_samples"], settings["held_out_samples"], settings["max_samples"]) == (16, 4, 20)
     assert settings["sample_gradients"] == 7 * 16  # two slopes in three stages, a second curvature in one
@@ -96,12 +96,12 @@ def test_auto_is_in_stages_by_itself_and_a_number_gives_as_many_refits() -> None
         [event.total for event in prune(case.model(), case.data(), 0.5, **given).trace if event.stage == "stages"]
         for given in ({"method": "auto", "loss": "mse"}, {"method": "mp", "schedule": 2, "loss": "mse"})
     ]
-    assert counts == [[30] * 30, [4] * 4]
+    assert counts == [[33] * 33, [4] * 4]  # walks are for methods that move the kept weights
 
 
 @pytest.mark.parametrize("method", ["mp", "wf", "mp+cbs-u", "rmp", "cbs", "relaxed+cbs-u"])
 def test_any_method_may_go_in_stages(method: str) -> None:
-    result = stages(CASES["linear"], method=method)
+    result = stages(CASES["linear"], method=method, schedule=Stages(2, refits=1), max_gradients=2000)
     assert result.pruned == zeros(result.model, result) == 51  # ⌈0.7 · 72⌉
     if method in {"mp", "rmp"}:  # without an update the weights that stay are the trained ones
         for name, mask in result.masks.items():

@@ -59,9 +59,10 @@ def test_a_group_that_loses_nothing_loses_nothing_on_the_way() -> None:
     assert [Stages(3).budget_at(k / 3, final).counts[0] for k in range(4)] == [0] * 4
 
 
-def test_refits_come_on_top_of_the_stages() -> None:
-    assert Stages(4, refits=3).total == 7
-    assert Stages(4, refits=0).total == 4
+def test_refits_and_walks_come_on_top_of_the_stages() -> None:
+    assert Stages(4, refits=3, walks=2).total == 9
+    assert Stages(4, refits=3, walks=2).looks == 7
+    assert Stages(4, refits=0, walks=0).total == 4
 
 
 @pytest.mark.parametrize(

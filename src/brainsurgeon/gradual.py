@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from .schedule import Stages
 from .settings import Settings
 from .staged import StagedRun
 from .stand import Effort, Keeper
+from .steps import moves_weights
 from .weights import find_weights
 
 
@@ -52,7 +54,9 @@ def prune_in_stages(
     if curvature not in (*CURVATURES, "auto"):
         raise BrainsurgeonError(f'curvature must be "auto", "fisher" or "gram", got {curvature!r}')
     effort = effort or Effort()
-    effort.share(schedule.total)  # refuse too few gradients before any work
+    if not moves_weights(method):
+        schedule = replace(schedule, walks=0)
+    effort.share(schedule.looks)  # refuse too few gradients before any work
     weights = find_weights(model, settings.include, settings.exclude)
     make_blocks(settings.blocks, weights, 1)  # refuse a bad rule before any work
     device = torch.device(settings.device or model.get_parameter(weights.names[0]).device)
@@ -70,8 +74,8 @@ def prune_in_stages(
     clock, trace = Clock(device), list[Event]()
     with watch(callback or silent, progress, trace) as notify:
         run = StagedRun(
-            batch_loss, BatchLoss(live, distance) if distance else None, weights, samples, method, schedule, effort,
-            curvature, settings.blocks, settings.dtype, settings.seed, notify, clock,
+            batch_loss, BatchLoss(dense, loss), BatchLoss(live, distance) if distance else None, weights, samples,
+            method, schedule, effort, curvature, settings.blocks, settings.dtype, settings.seed, notify, clock,
         )  # fmt: skip
         stand = run.run(final, keeper)
     pruned_model = model if in_place else copy.deepcopy(model)

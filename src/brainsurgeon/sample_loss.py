@@ -40,6 +40,19 @@ REMEMBERED = 8
 """Weight vectors whose losses are kept in mind: what a search holds on to, a line search, a rival, the report."""
 
 
+def batch_gradient(batch_loss: BatchLoss, weights: PrunableWeights, values: Tensor, batch: Batch) -> Tensor:
+    """Return the gradient of the mean loss of a batch at these weights, an N-vector in float64."""
+    leaf = values.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        views = weights.unflatten(leaf)
+        dtypes = {name: batch_loss.model.get_parameter(name).dtype for name in views}
+        parameters = {f"model.{name}": view.to(dtypes[name]) for name, view in views.items()}
+        loss = functional_call(batch_loss, parameters, (batch,))
+    if not loss.requires_grad:  # the batch takes a way through the model that meets no prunable weight
+        return torch.zeros_like(values, dtype=torch.float64)
+    return torch.autograd.grad(loss, leaf)[0].double()
+
+
 class SampleLoss:
     """The mean loss of the model on a fixed sample, as a function of the N prunable weights."""
 
@@ -117,15 +130,9 @@ class SampleLoss:
 
     def gradient(self, values: Tensor, chosen: Sequence[int]) -> Tensor:
         """Return the mean gradient over some batches at these weights, an N-vector in float64."""
-        leaf = values.detach().clone().requires_grad_()
-        total = torch.zeros_like(leaf, dtype=torch.float64)
+        total = torch.zeros_like(values, dtype=torch.float64)
         for number in chosen:
-            with torch.enable_grad():
-                views = self._weights.unflatten(leaf)
-                parameters = {f"model.{name}": view.to(self._dtypes[name]) for name, view in views.items()}
-                loss = functional_call(self._loss, parameters, (self._batches[number],))
-            if loss.requires_grad:  # else the batch takes a way through the model that meets no prunable weight
-                total += self._share[number] * torch.autograd.grad(loss, leaf)[0].double()
+            total += self._share[number] * batch_gradient(self._loss, self._weights, values, self._batches[number])
         return total / float(self._share[list(chosen)].sum())
 
     def mean(self, means: Sequence[float]) -> float:

@@ -13,6 +13,8 @@ from .errors import BrainsurgeonError
 HELD_OUT_SHARE = 0.2
 FEWEST = 5
 MOST_HELD_OUT = 2000
+EPOCH = 10_000
+"""Sets the draws of later epochs apart from those of stages."""
 MOST_READ = 20_000
 """Samples that are read from a loader or another iterable, which cannot be drawn from at random."""
 
@@ -69,6 +71,13 @@ class TrainingSamples:
             batch = data_part(unit, torch.randperm(batch_size(unit), generator=generator)[:count])
             count -= batch_size(batch)
             yield self._move(batch)
+
+    def draw_again(self, count: int, stage: int) -> Iterator[Batch]:
+        """Yield `count` samples, all of them in another order each time they have all been drawn."""
+        epoch = 0
+        while count > 0:
+            yield from self.draw(min(count, self.size), EPOCH * (epoch + 1) + stage)
+            count, epoch = count - self.size, epoch + 1
 
     def _move(self, batch: Batch) -> Batch:
         return map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True), batch)

@@ -22,26 +22,35 @@ class Stages:
     """Prune in `stages` steps, each with curvature taken at the weights reached, then refit `refits` times.
 
     `kind` says how the share of kept weights falls: "exponential" (by the same factor each stage), "polynomial"
-    (cubic: fast, then slow) or "linear". A refit prunes nothing more: it moves the kept weights once more.
+    (cubic: fast, then slow) or "linear". A refit prunes nothing more: it moves the kept weights once more. At the end
+    come `walks` of many short steps: the first tries several strides, each later one goes on with the best of them.
     """
 
     stages: int = 15
     kind: str = "exponential"
     refits: int = 15
+    walks: int = 3
 
     def __post_init__(self) -> None:
-        for number in (self.stages, self.refits):
+        for number in (self.stages, self.refits, self.walks):
             if isinstance(number, bool) or not isinstance(number, int):
-                raise BrainsurgeonError(f"the numbers of stages and refits must be whole numbers, got {number!r}")
-        if self.stages < 1 or self.refits < 0:
+                raise BrainsurgeonError(
+                    f"the numbers of stages, refits and walks must be whole numbers, got {number!r}"
+                )
+        if self.stages < 1 or self.refits < 0 or self.walks < 0:
             raise BrainsurgeonError(f"there must be at least 1 stage, and no negative number of anything, got {self}")
         if self.kind not in KINDS:
             raise BrainsurgeonError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
 
     @property
-    def total(self) -> int:
+    def looks(self) -> int:
         """The number of stages and refits."""
         return self.stages + self.refits
+
+    @property
+    def total(self) -> int:
+        """The number of stages, refits and walks."""
+        return self.looks + self.walks
 
     def budget_at(self, progress: float, final: Budget) -> Budget:
         """Return what is to be gone after a share of the stages, in each group of the final budget."""

@@ -9,6 +9,7 @@ where one is stands among the candidates of every refit.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -25,16 +26,16 @@ from .loss import BatchLoss
 from .mask import Budget
 from .methods import Method
 from .problem import Problem
+from .reconstruct import reconstruct
 from .sample_loss import LossJudge, SampleLoss, race
 from .samples import TrainingSamples
 from .schedule import Stages
 from .stand import Effort, Keeper, Stand
-from .update import Joint, Keep, Scaled
+from .steps import LENGTHS, moves, moves_weights, steps
+from .walk import Walker
 from .weights import PrunableWeights
 
 DAMPINGS = (1.0, 0.1, 10.0)
-LENGTHS = (1.0, 0.25, 4.0)
-MOMENTA = (0.0, 0.7)
 LOOK = 5
 """Where both kinds of curvature may be used they compete in every so many stages; the winner works in between."""
 DAMPING_LOOK = 3
@@ -44,6 +45,8 @@ FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 400, 1000, 120_000_000
 ENOUGH = 1000
 """With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
 of each sample, and is taken in its place."""
+WALK_SHARE = 0.6
+"""The share of the sample gradients that is kept for walks."""
 HOPELESS = 1000
 """A Fisher with more weights than this for each of its rows does not compete."""
 
@@ -53,6 +56,7 @@ class StagedRun:
     """One run; `batch_loss` holds a copy of the model whose weights are set as the stages go on."""
 
     batch_loss: BatchLoss
+    dense: BatchLoss
     matching: BatchLoss | None
     weights: PrunableWeights
     samples: TrainingSamples
@@ -70,22 +74,36 @@ class StagedRun:
 
     def run(self, final: Budget, keeper: Keeper | None = None) -> Stand:
         """Go through all stages and refits."""
-        self._share()  # refuse too few gradients before any work
         values = self.weights.flatten(self.batch_loss.model)
         held_out = self.samples.held_out()
-        judge = self.matching if self.matching is not None and self.samples.held < ENOUGH else self.batch_loss
-        self._held = SampleLoss(judge, self.weights, values, held_out, judging=1.0)
+        few = self.samples.held < ENOUGH
+        self._judge = self.matching if few and self.matching is not None else self.batch_loss
+        self._held = SampleLoss(self._judge, self.weights, values, held_out, judging=1.0)
+        self._loss_held = SampleLoss(self.batch_loss, self.weights, values, held_out)
         stand = keeper.load() if keeper else None
         if stand is None:
             kind = "gram" if self.curvature == "auto" else self.curvature
             stand = Stand(0, 0.0, values, torch.zeros_like(values, dtype=torch.bool), torch.zeros_like(values), kind)
+        self.gradients_taken = stand.gradients
+        if stand.number < self.schedule.looks:
+            self._share(replace(stand, number=stand.number + 1))  # refuse too few gradients before any work
         started, first = time.monotonic(), stand.number
+        deadline = math.inf if self.effort.max_seconds is None else started + self.effort.max_seconds
+        walker = Walker(
+            self._judge, self._held, self.weights, self.samples, self.schedule, self.effort.max_gradients, deadline,
+            self.notify, self.clock,
+        )  # fmt: skip
         for number in range(stand.number + 1, self.schedule.total + 1):
             progress = self._progress(number, stand, time.monotonic() - started, number - 1 - first)
             if progress is None:
                 self.notes.append(f"time was up: {stand.number} of {self.schedule.total} stages and refits were done")
                 break
-            stand = self._stage(replace(stand, number=number, progress=progress), held_out, final)
+            stand = replace(stand, number=number, progress=progress)
+            if number <= self.schedule.looks:
+                stand = replace(self._stage(stand, final), gradients=self.gradients_taken)
+            else:
+                stand = walker(stand)
+            self.gradients_taken = stand.gradients
             if keeper:
                 keeper.save(stand)
         return stand
@@ -100,35 +118,44 @@ class StagedRun:
             left = max(1, int(min(left, affordable)))
         return 1.0 if left <= 1 else stand.progress + (1 - stand.progress) / left
 
-    def _stage(self, stand: Stand, held_out: list[Batch], final: Budget) -> Stand:
+    def _stage(self, stand: Stand, final: Budget) -> Stand:
         budget = self.schedule.budget_at(stand.progress, final)
-        self.weights.assign(self.batch_loss.model, stand.values)
-        batches = list(self.samples.draw(self._share(), stand.number))
-        with self.clock.measure("gradients"):
-            others = self._other_slopes(batches, stand.values)
-        both = self.curvature == "auto" and (stand.number - 1) % LOOK == 0
-        both = both and self.weights.size <= HOPELESS * self._rows(batches)
-        ends = []
         stays = budget.total == int(stand.pruned.sum())
+        self.weights.assign(self.batch_loss.model, stand.values)
+        batches = list(self.samples.draw(self._share(stand), stand.number))
+        both = self._is_look(stand.number) and self.curvature == "auto"
+        both = both and self.weights.size <= HOPELESS * self._rows(batches)
+        with self.clock.measure("gradients"):
+            others = self._other_slopes(batches, stand)
+        ends = []
         if stays:
             ends.append(replace(stand.shortened(self._losses, LENGTHS[1]), drift=torch.zeros_like(stand.drift)))
         for kind in CURVATURES if both else (stand.kind,):
             with self.clock.measure("gradients"):
                 look = self._look(kind, batches)
-            ends += self._ends(look, {"loss": look.gradient} | others, replace(stand, kind=kind), held_out, budget)
+            ends += self._ends(look, {"loss": look.gradient} | others, replace(stand, kind=kind), budget)
         best = self._best(ends)
         if stays and ends[0].loss < best.loss:  # the race may have dropped it on a part of the samples
             best = ends[0]
+        best = self._rebuilt(best, batches)
         values: dict[str, Any] = {"pruned": int(best.pruned.sum()), "loss": best.loss, "curvature": best.kind}
         values |= {"damping": best.damping[best.kind], "slope": best.slope, "length": best.reach(best.slope or "loss")}
-        self.notify(Event("stages", best.number, self.schedule.total, {**values, "momentum": best.momentum}))
+        values |= {"momentum": best.momentum, "rebuilt": best.rebuilt}
+        self.notify(Event("stages", best.number, self.schedule.total, values))
         return best
 
-    def _share(self) -> int:
+    def _is_look(self, number: int) -> bool:
+        return (number - 1) % LOOK == 0
+
+    def _share(self, stand: Stand) -> int:
         """Return how many samples a stage examines the loss on; each costs a gradient for every look and slope."""
-        total = self.schedule.total
-        second_looks = -(-total // LOOK) if self.curvature == "auto" else 0
-        return min(self.samples.size, self.effort.share(total * len(self._losses) + second_looks))
+        numbers = range(stand.number, self.schedule.looks + 1)
+        looks, others = sum(map(self._is_look, numbers)), len(self._losses) - 1
+        wanted = len(numbers) + looks * (self.curvature == "auto")
+        wanted += others * (looks if stand.favoured == "loss" else len(numbers))
+        return min(
+            self.samples.size, self.effort.share(wanted, self.gradients_taken, WALK_SHARE if self.schedule.walks else 0)
+        )
 
     @property
     def _losses(self) -> dict[str, BatchLoss]:
@@ -137,9 +164,7 @@ class StagedRun:
     def _look(self, kind: str, batches: list[Batch]) -> Examination:
         rows = self._rows(batches)
         group = sum(map(batch_size, batches)) // rows
-        look = examine(
-            kind, self.batch_loss, self.weights, batches, rows, group, self.blocks, self.dtype, self.notify
-        )
+        look = examine(kind, self.batch_loss, self.weights, batches, rows, group, self.blocks, self.dtype, self.notify)
         self.gradients_taken += rows * group
         self.notes += [note for note in look.notes if note not in self.notes]
         return look
@@ -149,19 +174,20 @@ class StagedRun:
         count = sum(map(batch_size, batches))
         return count // -(-count // most)
 
-    def _other_slopes(self, batches: list[Batch], values: Tensor) -> dict[str, Tensor]:
+    def _other_slopes(self, batches: list[Batch], stand: Stand) -> dict[str, Tensor]:
+        """Return the slopes besides the loss's own: in looks all, in between none where the loss's own was better."""
+        if stand.favoured == "loss" and not self._is_look(stand.number):
+            return {}
         others = {name: loss for name, loss in self._losses.items() if name != "loss"}
         self.gradients_taken += len(others) * sum(map(batch_size, batches))
-        samples = {name: SampleLoss(loss, self.weights, values, batches) for name, loss in others.items()}
-        return {name: sample.gradient(values, range(sample.num_batches)) for name, sample in samples.items()}
+        samples = {name: SampleLoss(loss, self.weights, stand.values, batches) for name, loss in others.items()}
+        return {name: sample.gradient(stand.values, range(sample.num_batches)) for name, sample in samples.items()}
 
-    def _ends(
-        self, look: Examination, slopes: dict[str, Tensor], stand: Stand, held_out: list[Batch], budget: Budget
-    ) -> Iterator[Stand]:
+    def _ends(self, look: Examination, slopes: dict[str, Tensor], stand: Stand, budget: Budget) -> Iterator[Stand]:
         """Yield where the stage may end: one mask for each damping, and steps of several lengths along each slope."""
         for damped in map(stand.damped, DAMPINGS if (stand.number - 1) % DAMPING_LOOK == 0 else DAMPINGS[:1]):
             quadratic = look.model(stand.values, damped.damping[damped.kind])
-            judge = LossJudge(SampleLoss(self.batch_loss, self.weights, stand.values, held_out), self.clock)
+            judge = LossJudge(self._loss_held.around(stand.values), self.clock)
             generator = torch.Generator().manual_seed(self.seed + stand.number)
             problem = Problem(stand.values, budget, generator, quadratic, judge, self.notify, self.clock)
             pruned = stand.pruned
@@ -170,35 +196,8 @@ class StagedRun:
                     pruned = self.method.selection(problem)
                 budget.check(pruned)
             with self.clock.measure("update"):
-                repair, newtons = self._moves(problem, slopes, pruned)
-                yield from self._steps(replace(damped, pruned=pruned), repair, newtons)
-
-    def _moves(
-        self, problem: Problem, slopes: dict[str, Tensor], pruned: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the update for what is removed, and each slope's Newton step (none where the method has no update)."""
-        update = self.method.update.update if isinstance(self.method.update, Scaled) else self.method.update
-        if isinstance(update, Keep):
-            return update(problem, pruned).double(), {}
-        repair, *newtons = problem.quadratic.moves(pruned, list(slopes.values()))
-        if not isinstance(update, Joint):
-            repair = update(problem, pruned).double()
-        return repair, dict(zip(slopes, newtons, strict=True))
-
-    def _steps(self, stand: Stand, repair: Tensor, newtons: dict[str, Tensor]) -> Iterator[Stand]:
-        start, last = stand.values.double(), stand.drift.double()
-
-        def moved(end: Stand, step: Tensor) -> Stand:
-            values = (start + step).to(stand.values.dtype).masked_fill(stand.pruned, 0.0)
-            return replace(end, values=values, drift=(values - stand.values).masked_fill(stand.pruned, 0.0))
-
-        yield moved(stand.shortened(newtons, LENGTHS[1]), repair)
-        momenta = MOMENTA if bool(stand.drift.any()) else MOMENTA[:1]
-        for name, newton in newtons.items():
-            for end in (stand.stretched(name, factor) for factor in LENGTHS):
-                for momentum in momenta:
-                    step = repair + end.reach(name) * newton + momentum * last
-                    yield moved(replace(end, momentum=momentum), step)
+                repair, newtons = moves(self.method, problem, slopes, pruned)
+                yield from steps(replace(damped, pruned=pruned), repair, newtons)
 
     def _best(self, candidates: list[Stand]) -> Stand:
         """Return the candidate with the smallest loss on the samples held out; the first of equals."""
@@ -206,3 +205,21 @@ class StagedRun:
             entries = [self._held.at(candidate.values) for candidate in candidates]
             best = race(self._held, entries)[0]
             return replace(candidates[best], loss=entries[best].loss())
+
+    def _rebuilt(self, stand: Stand, batches: list[Batch]) -> Stand:
+        """Fit the layers anew, one after the other, to the dense network's; keep that if the held-out loss is less.
+
+        Tried in looks, and in between for as long as it helps.
+        """
+        wanted = stand.rebuilt or self._is_look(stand.number)
+        if stand.kind != "gram" or not wanted or not moves_weights(self.method):
+            return replace(stand, rebuilt=False)
+        with self.clock.measure("rebuild"):
+            values = reconstruct(
+                self.batch_loss, self.dense, self.weights, batches, stand.values, stand.pruned, stand.damping["gram"]
+            )
+        with self.clock.measure("loss"):
+            loss = self._held.at(values).loss()
+        if loss < stand.loss:
+            return replace(stand, values=values, loss=loss, rebuilt=True)
+        return replace(stand, rebuilt=False)

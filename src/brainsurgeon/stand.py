@@ -13,6 +13,7 @@ from .errors import BrainsurgeonError
 FIRST_DAMPING = {"fisher": 1.0, "gram": 0.01}
 LEAST_DAMPING, MOST_DAMPING = 1e-6, 1e6
 FIRST_LENGTH, LEAST_LENGTH, MOST_LENGTH = 0.1, 1e-5, 10.0
+FIRST_STRIDE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Stand:
     """Weights, mask, and what was last found to work; enough to go on from.
 
     `drift` is the last step of the weights; `damping` is known for each kind of curvature, the `length` of a step for
-    each kind and slope.
+    each kind and slope. `slope` is what the last step went along, `favoured` what the last step that was taken did;
+    `gradients` are the sample gradients taken so far.
     """
 
     number: int
@@ -34,6 +36,10 @@ class Stand:
     damping: dict[str, float] = field(default_factory=lambda: dict(FIRST_DAMPING))
     length: dict[str, float] = field(default_factory=dict)
     loss: float = float("nan")
+    favoured: str = ""
+    gradients: int = 0
+    rebuilt: bool = False
+    stride: float = FIRST_STRIDE
 
     def damped(self, factor: float) -> Stand:
         """Return the same stand with its kind's damping multiplied."""
@@ -46,14 +52,14 @@ class Stand:
     def stretched(self, slope: str, factor: float) -> Stand:
         """Return the same stand with the step along a slope longer or shorter."""
         length = min(max(self.reach(slope) * factor, LEAST_LENGTH), MOST_LENGTH)
-        return replace(self, slope=slope, length={**self.length, f"{self.kind}/{slope}": length})
+        return replace(self, slope=slope, favoured=slope, length={**self.length, f"{self.kind}/{slope}": length})
 
     def shortened(self, slopes: Iterable[str], factor: float) -> Stand:
         """Return the same stand after no step was worth taking: the next ones are tried shorter."""
         stand = self
         for slope in slopes:
             stand = stand.stretched(slope, factor)
-        return replace(stand, slope="", momentum=0.0)
+        return replace(stand, slope="", favoured=self.favoured, momentum=0.0)
 
 
 def _times(damping: float, factor: float) -> float:
@@ -83,11 +89,12 @@ class Effort:
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
 
-    def share(self, looks: int) -> int:
-        """Return how many gradients each look at the loss may take."""
-        if self.max_gradients < looks:
+    def share(self, looks: int, taken: int = 0, reserved: float = 0.0) -> int:
+        """Return how many gradients each of the looks at the loss that are still to come may take."""
+        most = int(self.max_gradients * (1 - reserved))
+        if most < looks + taken:
             raise BrainsurgeonError(
                 f"max_gradients={self.max_gradients} is not one for each of the {looks} looks at the loss that the "
                 "stages and refits take: allow more, or ask for fewer stages"
             )
-        return self.max_gradients // looks
+        return (most - taken) // looks
