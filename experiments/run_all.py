@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-KEY = ("network", "method", "sparsity", "seed", "samples")
+KEY = ("network", "method", "sparsity", "seed", "samples", "max_gradients")
 
 
 def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -30,7 +30,8 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
         for r in (0.8, 0.9, 0.7, 0.5) for s in (0, 1, 2)
     ]  # fmt: skip
     found += [
-        ("beyond", f"{beyond} mobilenet-0.75 --samples 1000 --sparsities {r} --seeds {s} {common}")
+        ("beyond", f"{beyond} mobilenet-0.75 --samples 1000 --sparsities {r} --seeds {s} --stages 10 --refits 4 "
+         f"--walks 1 --max-gradients 60000 --curvature gram {common}")
         for r in (0.7, 0.8, 0.6, 0.5) for s in (0, 1, 2)
     ]  # fmt: skip
     found += [
@@ -38,7 +39,7 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
         for r in (0.9, 0.8, 0.7) for s in (0, 1, 2)
     ]  # fmt: skip
     found += [
-        ("beyond", f"{beyond} mlpnet --sparsities {r} --seeds {s} --refits 30 --max-gradients 1500000 {common}")
+        ("beyond", f"{beyond} mlpnet --sparsities {r} --seeds {s} --max-gradients 960000 {common}")
         for r in (0.98, 0.95, 0.9, 0.8, 0.7, 0.5) for s in (0, 1, 2)
     ]  # fmt: skip
     tune = f"{sys.executable} {HERE / 'finetune.py'} resnet20 {common}"
