@@ -27,6 +27,7 @@ from .mask import Budget
 from .methods import Method
 from .problem import Problem
 from .reconstruct import reconstruct
+from .revise import revise
 from .sample_loss import LossJudge, SampleLoss, race
 from .samples import TrainingSamples
 from .schedule import Stages
@@ -140,7 +141,8 @@ class StagedRun:
         best = self._rebuilt(best, batches)
         values: dict[str, Any] = {"pruned": int(best.pruned.sum()), "loss": best.loss, "curvature": best.kind}
         values |= {"damping": best.damping[best.kind], "slope": best.slope, "length": best.reach(best.slope or "loss")}
-        values |= {"momentum": best.momentum, "rebuilt": best.rebuilt}
+        values |= {"momentum": best.momentum, "rebuilt": best.rebuilt, "gradients": self.gradients_taken}
+        values |= {"returned": int((stand.pruned & ~best.pruned).sum())}
         self.notify(Event("stages", best.number, self.schedule.total, values))
         return best
 
@@ -184,7 +186,10 @@ class StagedRun:
         return {name: sample.gradient(stand.values, range(sample.num_batches)) for name, sample in samples.items()}
 
     def _ends(self, look: Examination, slopes: dict[str, Tensor], stand: Stand, budget: Budget) -> Iterator[Stand]:
-        """Yield where the stage may end: one mask for each damping, and steps of several lengths along each slope."""
+        """Yield where the stage may end: one mask for each damping, and steps of several lengths along each slope.
+
+        In looks there is a second mask, in which pruned weights have come back for others.
+        """
         for damped in map(stand.damped, DAMPINGS if (stand.number - 1) % DAMPING_LOOK == 0 else DAMPINGS[:1]):
             quadratic = look.model(stand.values, damped.damping[damped.kind])
             judge = LossJudge(self._loss_held.around(stand.values), self.clock)
@@ -194,10 +199,15 @@ class StagedRun:
             if budget.total > int(stand.pruned.sum()):
                 with self.clock.measure("selection"):
                     pruned = self.method.selection(problem)
-                budget.check(pruned)
-            with self.clock.measure("update"):
-                repair, newtons = moves(self.method, problem, slopes, pruned)
-                yield from steps(replace(damped, pruned=pruned), repair, newtons)
+            masks = [pruned]
+            if self._is_look(stand.number) and damped.damping == stand.damping and moves_weights(self.method):
+                with self.clock.measure("selection"):
+                    slope = stand.favoured if stand.favoured in slopes else "loss"
+                    masks.append(revise(quadratic, pruned, slopes[slope], stand.reach(slope), budget))
+            for mask in masks:
+                budget.check(mask)
+                with self.clock.measure("update"):
+                    yield from steps(replace(damped, pruned=mask), *moves(self.method, problem, slopes, mask))
 
     def _best(self, candidates: list[Stand]) -> Stand:
         """Return the candidate with the smallest loss on the samples held out; the first of equals."""

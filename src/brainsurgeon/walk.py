@@ -72,6 +72,7 @@ class Walker:
                 if loss < best.loss:
                     best = replace(stand, values=reached, stride=stride, loss=loss)
         told = {"pruned": int(best.pruned.sum()), "loss": best.loss, "stride": best.stride, "samples": count}
+        told |= {"gradients": taken}
         self.notify(Event("stages", best.number, self.schedule.total, told))
         # A longer way allows longer strides; after it they grow shorter, whether it led anywhere or not.
         stride = best.stride * LONG_WALK if first else best.stride / LONG_WALK
