@@ -112,11 +112,11 @@ def test_no_other_step_with_the_same_pruned_weights_costs_less(toy: Toy, data: s
 @every_shape
 @every_dtype
 @pytest.mark.parametrize("first_order", [False, True], ids=["", "linear"])
-@pytest.mark.parametrize("copied", [0.0, 1.0], ids=["in place", "kept rows copied"])
+@pytest.mark.parametrize("copied", [0, 1 << 20], ids=["in place", "kept rows copied"])
 def test_conjugate_gradients_stand_in_for_a_factor_that_is_too_large(
-    shape: tuple[int, int], dtype: torch.dtype, first_order: bool, copied: float, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int], dtype: torch.dtype, first_order: bool, copied: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compensation, "COPY_SHARE", copied)
+    monkeypatch.setattr(compensation, "COPY_BYTES", copied)
     monkeypatch.setattr(compensation, "FACTOR_BYTES", 0)
     monkeypatch.setattr(compensation, "FACTOR_SHARE", 0.0)
     monkeypatch.setattr(compensation, "SKETCH_ROWS", 3)

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 FACTOR_BYTES = 256 << 20
 """A factor for an update may always take this much, and more only up to a share of the gradients' own bytes."""
 FACTOR_SHARE = 0.3
-COPY_SHARE = 0.3
-"""The share of the gradients that may be copied, once, for conjugate gradients."""
-SKETCH_ROWS = 3000
+COPY_BYTES = 256 << 20
+"""A copy of the kept weights' gradients, made once for conjugate gradients, may take this much and that share."""
+SKETCH_ROWS, SKETCH_DAMPING = 1500, 10.0
+"""Of the preconditioner. More rows save few iterations and cost more than they save; so does less damping."""
 
 
 class Compensation:
@@ -33,12 +34,14 @@ class Compensation:
         self._fisher, self._pruned, self._linear = fisher, pruned, linear
         self._kept = (~pruned).nonzero().squeeze(1)
         side = min(fisher.rows, self._kept.numel())
-        allowed = max(FACTOR_BYTES, FACTOR_SHARE * fisher.columns.numel() * fisher.columns.element_size())
+        held = fisher.columns.numel() * fisher.columns.element_size()
+        allowed = max(FACTOR_BYTES, FACTOR_SHARE * held)
         if fisher.columns.is_cuda:
             allowed = max(allowed, torch.cuda.mem_get_info(fisher.columns.device)[0] / 4)
         self._factor = fisher.factor(self._kept) if 2 * 8 * side**2 <= allowed else None
-        # Many products to come: where few weights are kept, a copy of their gradients saves reading the others'.
-        few = self._factor is None and self._kept.numel() <= COPY_SHARE * fisher.size
+        # Many products to come: a copy of the kept weights' gradients saves reading the others'.
+        copied = held * self._kept.numel() / fisher.size
+        few = self._factor is None and copied <= COPY_BYTES + FACTOR_SHARE * held
         self._rows = fisher.columns[self._kept] if few else None
 
     def __call__(self, step: Tensor) -> Tensor:
@@ -99,7 +102,7 @@ class Compensation:
     def _sketch(self) -> Callable[[Tensor], Tensor]:
         """Return the inverse of H_SS as the first few thousand rows alone would have it: a strong preconditioner."""
         fisher = self._fisher
-        factor = fisher.sketch(SKETCH_ROWS).outer_factor(self._kept)
+        factor = fisher.sketch(SKETCH_ROWS, SKETCH_DAMPING).outer_factor(self._kept)
         every, kept = (fisher.columns, self._kept) if self._rows is None else (self._rows, None)
         some = every[:, :SKETCH_ROWS]
 

@@ -153,10 +153,10 @@ class Fisher:
         """Factor KλI + G_SG_Sᵀ."""
         return factorise(self._outer_of(kept), self.damping, float(self.rows), self.notes)
 
-    def sketch(self, rows: int) -> Fisher:
-        """Return the matrix of the first few rows, twice as damped."""
+    def sketch(self, rows: int, stiffer: float) -> Fisher:
+        """Return the matrix of the first few rows, so many times as damped."""
         if self._sketch is None:
-            self._sketch = Fisher(self.columns[:, :rows], 2 * self.damping, self.notes)
+            self._sketch = Fisher(self.columns[:, :rows], stiffer * self.damping, self.notes)
         return self._sketch
 
     def _outer_of(self, kept: Tensor | None) -> Tensor:
