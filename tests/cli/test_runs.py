@@ -176,6 +176,8 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-m", "brainsurgeon", "prune", TARGET, "-o", "run", *many],
         stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # A shell that runs the tests in the background has its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert child.stderr is not None
     for line in child.stderr:
