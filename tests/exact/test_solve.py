@@ -170,7 +170,11 @@ def test_an_interrupt_gives_the_incumbent_and_no_traceback(formulation: str) -> 
     """Ctrl-C from outside, as a terminal sends it."""
     needs(formulation)
     code = INTERRUPTED.replace("FORMULATION", repr(formulation))
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A shell that runs the tests in the background has its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
     time.sleep(2.0)
