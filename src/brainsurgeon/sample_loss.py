@@ -30,7 +30,7 @@ GRADIENT_BATCHES = 5
 """A gradient of the sample loss is taken on at least this many batches."""
 MODERATE = 16
 """Batches that a race of weight vectors (a line search, rivals) starts on at least, all candidates together."""
-SEARCH_FLOPS = 3.1e11
+SEARCH_FLOPS = 2.7e11
 """The gradients of a search may cost this much, or their least number."""
 DECIDING = 8
 """Batches on which a race is decided, the first round's where those are more."""
