@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--stages", type=int, default=15)
     parser.add_argument("--refits", type=int, default=15)
-    parser.add_argument("--walks", type=int, default=3)
+    parser.add_argument("--walks", type=int, default=2)
     parser.add_argument("--max-gradients", type=int, default=120_000)
     parser.add_argument("--curvature", default="auto")
     parser.add_argument("--method", default="auto")

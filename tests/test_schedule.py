@@ -66,6 +66,25 @@ def test_refits_and_walks_come_on_top_of_the_stages() -> None:
 
 
 @pytest.mark.parametrize(
+    ("schedule", "walks"),
+    [
+        (Stages(4, refits=3, walks=0), []),
+        (Stages(4, refits=3, walks=1), [8]),
+        (Stages(4, refits=3, walks=2), [3, 9]),
+        (Stages(5, refits=0, walks=3), [3, 7, 8]),
+        (Stages(1, refits=2, walks=2), [2, 5]),
+    ],
+)
+def test_of_several_walks_the_first_comes_in_the_middle_of_the_stages(schedule: Stages, walks: list[int]) -> None:
+    numbers = range(1, schedule.total + 1)
+    assert [number for number in numbers if schedule.is_walk(number)] == walks
+    for number in numbers:
+        assert schedule.walks_from(number) == sum(walk >= number for walk in walks)
+        assert schedule.looks_before(number) == number - 1 - sum(walk < number for walk in walks)
+        assert len(schedule.looks_from(number)) == schedule.looks - schedule.looks_before(number)
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"stages": 0}, "at least 1 stage"),

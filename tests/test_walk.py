@@ -8,9 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.clock import Clock
 from brainsurgeon.loss import BatchLoss
+from brainsurgeon.sample_loss import SampleLoss
+from brainsurgeon.samples import TrainingSamples
 from brainsurgeon.schedule import Stages
-from brainsurgeon.walk import AWAY, FLOOR, MOMENTUM, STRIDES, take_steps
+from brainsurgeon.stand import FIRST_STRIDE, Stand
+from brainsurgeon.walk import AWAY, FLOOR, LONG_WALK, MOMENTUM, STRIDES, Walker, take_steps
 from brainsurgeon.weights import find_weights
 from cases import seeded
 from test_staged_run import Notebook, StoppedError, run, same, trained
@@ -61,24 +65,77 @@ def test_a_walk_that_leads_away_is_given_up(loss_there: float) -> None:
 def test_walks_never_raise_the_held_out_loss_and_keep_the_mask(toy: Any) -> None:
     notebook = Notebook()
     result = run(toy, schedule=WALKS, max_gradients=20_000, keeper=notebook)
-    *_, refit, first, second, third = notebook.stands
-    losses = [stand.loss for stand in (refit, first, second, third)]
+    assert [stand.number for stand in notebook.stands] == [1, 2, 3, 4, 5, 6]
+    before, walked = notebook.stands[0], notebook.stands[1]  # in the middle of the stages
+    assert torch.equal(before.pruned, walked.pruned)
+    assert walked.loss <= before.loss
+    assert walked.progress == before.progress == 0.5
+    *_, refit, second, third = notebook.stands
+    losses = [stand.loss for stand in (refit, second, third)]
     assert all(after <= before for before, after in pairwise(losses))
     assert losses[-1] < losses[0]
-    for stand in (first, second, third):
+    for stand in (second, third):
         assert torch.equal(stand.pruned, refit.pruned)
         assert not stand.values[stand.pruned].any()
     assert result.settings["sample_gradients"] == third.gradients <= 20_000
 
 
-def test_the_first_walk_chooses_a_stride_and_later_ones_take_longer_then_shorter_ones(toy: Any) -> None:
+def test_the_first_walk_chooses_a_stride_and_later_ones_begin_with_a_longer_one(toy: Any) -> None:
     notebook = Notebook()
-    result = run(toy, schedule=WALKS, max_gradients=20_000, keeper=notebook)
-    told = [event.values for event in result.trace if event.stage == "stages"][-3:]
-    start = notebook.stands[2].stride
-    assert told[0]["stride"] in {start * factor for factor in (*STRIDES,)}
-    assert told[1]["stride"] == pytest.approx(4 * told[0]["stride"])
-    assert told[2]["stride"] == pytest.approx(told[0]["stride"])
+    run(toy, schedule=WALKS, max_gradients=20_000, keeper=notebook)
+    start, first, second, third = (notebook.stands[number].stride for number in (0, 1, 4, 5))
+    assert first in {start * factor for factor in STRIDES}
+    for before, after in ((first, second), (second, third)):
+        assert any(after == pytest.approx(before * LONG_WALK**power) for power in range(1, -len(STRIDES), -1))
+
+
+def walker(toy: Any, lengths: list[int], outcomes: dict[float, float], monkeypatch: pytest.MonkeyPatch) -> Walker:
+    """Return a walker that goes nowhere: with each stride the held-out loss falls by what is said, or is given up."""
+
+    def take(loss, weights, batches, count, values, pruned, squares, stride, held):  # type: ignore[no-untyped-def]
+        lengths.append(count)
+        gain = outcomes.get(round(stride / FIRST_STRIDE, 3))
+        return (values - 1.0, count // 16) if gain is None else (values + gain, count)
+
+    monkeypatch.setattr("brainsurgeon.walk.take_steps", take)
+    model, data = toy
+    weights = find_weights(model)
+    loss = BatchLoss(model, "cross_entropy")
+    samples = TrainingSamples(data, 0, torch.device("cpu"))
+    held = SampleLoss(loss, weights, weights.flatten(model), samples.held_out())
+    made = Walker(loss, held, weights, samples, WALKS, 100_000, math.inf, lambda _: 0, lambda _: None, Clock())
+    origin = float(weights.flatten(model)[0])
+    monkeypatch.setattr(Walker, "_held_loss", lambda _, values: origin - float(values[0]))
+    return made
+
+
+def stand_of(walk: Walker, number: int, stride: float = FIRST_STRIDE) -> Stand:
+    values = walk.weights.flatten(walk.loss.model)
+    nothing = torch.zeros_like(values)
+    return Stand(number, 0.5, values, nothing.bool(), nothing, "gram", stride=stride)
+
+
+def test_the_first_walk_stops_where_a_shorter_stride_leads_less_far(
+    toy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    walk = walker(toy, lengths, {64.0: 0.25, 16.0: 0.5, 4.0: 0.125, 1.0: 9.0}, monkeypatch)
+    reached = walk(stand_of(walk, 2))
+    assert reached.stride == pytest.approx(16 * FIRST_STRIDE)
+    assert len(lengths) == 4 - 1  # 256 is given up, 64 and 16 are walked; for a fourth there is not enough left
+    assert len(set(lengths)) == 1
+
+
+def test_a_later_walk_that_is_given_up_begins_again_with_a_shorter_stride(
+    toy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    walk = walker(toy, lengths, {4.0: 0.5, 1.0: 9.0}, monkeypatch)
+    reached = walk(stand_of(walk, 6, 16 * FIRST_STRIDE))
+    assert reached.stride == pytest.approx(4 * FIRST_STRIDE)
+    assert len(lengths) == 3  # 64 and 16 are given up
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[2] > 0.8 * lengths[0]
 
 
 @pytest.mark.parametrize("stop", [3, 4, 5])
@@ -97,6 +154,18 @@ def test_walks_keep_within_the_gradients_allowed(toy: Any, most: int) -> None:
     result = run(toy, schedule=Stages(1, refits=0, walks=3), max_gradients=most)
     assert result.settings["sample_gradients"] <= most
     assert [event.done for event in result.trace if event.stage == "stages"] == [1, 2, 3, 4]
+
+
+def test_a_walk_in_the_middle_leaves_the_later_stages_their_gradients(toy: Any) -> None:
+    notebook = Notebook()
+    run(toy, schedule=Stages(4, refits=2, walks=2), max_gradients=2000, keeper=notebook)
+    walk, last = notebook.stands[2], notebook.stands[-1]
+    assert 0 < walk.walked <= 0.6 * 2000
+    looked = [stand.gradients - stand.walked for stand in notebook.stands]
+    assert looked[2] == looked[1]
+    assert looked[3] > looked[2]
+    assert 0.3 * 2000 <= looked[-1] <= 0.4 * 2000
+    assert last.gradients <= 2000
 
 
 def test_methods_that_move_no_weight_do_not_walk(toy: Any) -> None:

@@ -75,7 +75,7 @@ def prune(
         budget: "global", "uniform" over layers, or {layer pattern: sparsity} with the rest shared by the others.
         update_scale: the part of the update that is taken: a number, or "auto" (chosen on the sample loss).
         schedule: prune in stages with the loss examined again at each: a number of stages (and as many refits) or a
-            `Stages`; "auto" takes 15 and 15. Three walks of short steps follow, `Stages(walks=0)` for none.
+            `Stages`; "auto" takes 15 and 15, and two walks of short steps, `Stages(walks=0)` none.
         curvature: of the stages: "fisher", "gram" (of each layer's inputs) or "auto", decided on held-out samples.
         max_gradients: of a run in stages, sample gradients in all.
         max_seconds: of a run in stages: fewer and larger steps are taken where time is short.

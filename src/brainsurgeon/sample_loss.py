@@ -21,6 +21,7 @@ from .batches import Batch, batch_size, cut, regroup
 from .clock import Clock
 from .errors import BrainsurgeonError
 from .events import Event
+from .layout import lay_out
 from .loss import BatchLoss
 from .weights import PrunableWeights
 
@@ -68,7 +69,7 @@ class SampleLoss:
         self._loss = batch_loss
         self._weights = weights
         self._values = values
-        self._batches = list(regroup(batches, BATCH))
+        self._batches = lay_out(batch_loss, list(regroup(batches, BATCH)))
         if not self._batches:
             raise BrainsurgeonError("the data is empty: there is no sample to evaluate the loss on")
         self._share = torch.tensor([batch_size(batch) for batch in self._batches], dtype=torch.float64)

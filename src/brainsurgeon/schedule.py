@@ -22,14 +22,15 @@ class Stages:
     """Prune in `stages` steps, each with curvature taken at the weights reached, then refit `refits` times.
 
     `kind` says how the share of kept weights falls: "exponential" (by the same factor each stage), "polynomial"
-    (cubic: fast, then slow) or "linear". A refit prunes nothing more: it moves the kept weights once more. At the end
-    come `walks` of many short steps: the first tries several strides, each later one goes on with the best of them.
+    (cubic: fast, then slow) or "linear". A refit prunes nothing more: it moves the kept weights once more. `walks` are
+    many short steps each: of several, the first comes in the middle of the stages, so that what goes later is chosen
+    from weights that have settled; the others come at the end. The first tries several strides.
     """
 
     stages: int = 15
     kind: str = "exponential"
     refits: int = 15
-    walks: int = 3
+    walks: int = 2
 
     def __post_init__(self) -> None:
         for number in (self.stages, self.refits, self.walks):
@@ -51,6 +52,24 @@ class Stages:
     def total(self) -> int:
         """The number of stages, refits and walks."""
         return self.looks + self.walks
+
+    def is_walk(self, number: int) -> bool:
+        """Say whether what comes at a number is a walk."""
+        if self.walks < 2:
+            return number > self.looks
+        return number == max(1, self.stages // 2) + 1 or number > self.looks + 1
+
+    def looks_from(self, number: int) -> list[int]:
+        """Return the numbers of the stages and refits from a number on."""
+        return [later for later in range(number, self.total + 1) if not self.is_walk(later)]
+
+    def looks_before(self, number: int) -> int:
+        """Return how many stages and refits come before a number."""
+        return self.looks - len(self.looks_from(number))
+
+    def walks_from(self, number: int) -> int:
+        """Return how many walks come from a number on."""
+        return self.total - number + 1 - len(self.looks_from(number))
 
     def budget_at(self, progress: float, final: Budget) -> Budget:
         """Return what is to be gone after a share of the stages, in each group of the final budget."""

@@ -86,37 +86,44 @@ class StagedRun:
             kind = "gram" if self.curvature == "auto" else self.curvature
             stand = Stand(0, 0.0, values, torch.zeros_like(values, dtype=torch.bool), torch.zeros_like(values), kind)
         self.gradients_taken = stand.gradients
-        if stand.number < self.schedule.looks:
+        if self.schedule.looks_from(stand.number + 1):
             self._share(replace(stand, number=stand.number + 1))  # refuse too few gradients before any work
-        started, first = time.monotonic(), stand.number
+        first, paces = stand.number, list[float]()
+        started = before = time.monotonic()
         deadline = math.inf if self.effort.max_seconds is None else started + self.effort.max_seconds
         walker = Walker(
             self._judge, self._held, self.weights, self.samples, self.schedule, self.effort.max_gradients, deadline,
-            self.notify, self.clock,
+            self._owed, self.notify, self.clock,
         )  # fmt: skip
         for number in range(stand.number + 1, self.schedule.total + 1):
-            progress = self._progress(number, stand, time.monotonic() - started, number - 1 - first)
+            now = time.monotonic()
+            if number - 1 > first and not self.schedule.is_walk(number - 1):
+                paces.append(now - before)
+            before = now
+            progress = self._progress(number, stand, now - started, paces)
             if progress is None:
                 self.notes.append(f"time was up: {stand.number} of {self.schedule.total} stages and refits were done")
                 break
             stand = replace(stand, number=number, progress=progress)
-            if number <= self.schedule.looks:
-                stand = replace(self._stage(stand, final), gradients=self.gradients_taken)
-            else:
+            if self.schedule.is_walk(number):
                 stand = walker(stand)
+            else:
+                stand = replace(self._stage(stand, final), gradients=self.gradients_taken)
             self.gradients_taken = stand.gradients
             if keeper:
                 keeper.save(stand)
         return stand
 
-    def _progress(self, number: int, stand: Stand, elapsed: float, done: int) -> float | None:
+    def _progress(self, number: int, stand: Stand, elapsed: float, paces: list[float]) -> float | None:
         """Return how far pruning is to have come after this stage, in larger steps where time is short."""
-        left = self.schedule.stages - number + 1
-        if self.effort.max_seconds is not None and done:
-            affordable = (self.effort.max_seconds - elapsed) / max(elapsed / done, 1e-9)
+        left = self.schedule.stages - self.schedule.looks_before(number)
+        if self.effort.max_seconds is not None and paces:
+            affordable = (self.effort.max_seconds - elapsed) / max(sum(paces) / len(paces), 1e-9)
             if stand.progress >= 1:
                 return 1.0 if affordable >= 1 else None
             left = max(1, int(min(left, affordable)))
+        if self.schedule.is_walk(number):
+            return stand.progress
         return 1.0 if left <= 1 else stand.progress + (1 - stand.progress) / left
 
     def _stage(self, stand: Stand, final: Budget) -> Stand:
@@ -147,17 +154,24 @@ class StagedRun:
         return best
 
     def _is_look(self, number: int) -> bool:
-        return (number - 1) % LOOK == 0
+        return self.schedule.looks_before(number) % LOOK == 0
+
+    def _dampings(self, number: int) -> tuple[float, ...]:
+        return DAMPINGS if self.schedule.looks_before(number) % DAMPING_LOOK == 0 else DAMPINGS[:1]
 
     def _share(self, stand: Stand) -> int:
         """Return how many samples a stage examines the loss on; each costs a gradient for every look and slope."""
-        numbers = range(stand.number, self.schedule.looks + 1)
+        numbers = self.schedule.looks_from(stand.number)
         looks, others = sum(map(self._is_look, numbers)), len(self._losses) - 1
         wanted = len(numbers) + looks * (self.curvature == "auto")
         wanted += others * (looks if stand.favoured == "loss" else len(numbers))
-        return min(
-            self.samples.size, self.effort.share(wanted, self.gradients_taken, WALK_SHARE if self.schedule.walks else 0)
-        )
+        share = self.effort.share(wanted, stand.gradients - stand.walked, WALK_SHARE if self.schedule.walks else 0)
+        return min(self.samples.size, share)
+
+    def _owed(self, stand: Stand) -> int:
+        """Return how many gradients a walk must leave to the stages and refits that are still to come."""
+        most = int(self.effort.max_gradients * (1 - WALK_SHARE))
+        return max(0, most - stand.gradients + stand.walked) if self.schedule.looks_from(stand.number) else 0
 
     @property
     def _losses(self) -> dict[str, BatchLoss]:
@@ -190,7 +204,7 @@ class StagedRun:
 
         In looks there is a second mask, in which pruned weights have come back for others.
         """
-        for damped in map(stand.damped, DAMPINGS if (stand.number - 1) % DAMPING_LOOK == 0 else DAMPINGS[:1]):
+        for damped in map(stand.damped, self._dampings(stand.number)):
             quadratic = look.model(stand.values, damped.damping[damped.kind])
             judge = LossJudge(self._loss_held.around(stand.values), self.clock)
             generator = torch.Generator().manual_seed(self.seed + stand.number)

@@ -22,7 +22,7 @@ class Stand:
 
     `drift` is the last step of the weights; `damping` is known for each kind of curvature, the `length` of a step for
     each kind and slope. `slope` is what the last step went along, `favoured` what the last step that was taken did;
-    `gradients` are the sample gradients taken so far.
+    `gradients` are the sample gradients taken so far, `walked` those of them that walks took.
     """
 
     number: int
@@ -38,6 +38,7 @@ class Stand:
     loss: float = float("nan")
     favoured: str = ""
     gradients: int = 0
+    walked: int = 0
     rebuilt: bool = False
     stride: float = FIRST_STRIDE
 

@@ -1,4 +1,4 @@
-"""Walks at the end of a staged run: many short steps on small batches, for where one long step goes no further.
+"""Walks in a staged run: many short steps on small batches, for where one long step goes no further.
 
 Each step is v ← 0.9v − s·ρ·g/(√q + 0.1√q̄), w ← w + v on the kept weights: g is the gradient of one batch, q_i the mean
 squared gradient of weight i and q̄ its mean, ρ the root mean square of the kept weights. The stride s falls to zero by
@@ -25,16 +25,19 @@ from .schedule import Stages
 from .stand import Stand
 from .weights import PrunableWeights
 
-STRIDES = (1.0, 4.0, 16.0, 64.0, 256.0)
+STRIDES = (256.0, 64.0, 16.0, 4.0, 1.0)
+"""Of the first walk: the longest first, until a shorter one leads less far."""
+TRIED = 3
+"""Ways that the first walk may go in all: the very long strides are soon given up."""
 LONG_WALK = 4
-"""A later walk is so many times as long as each of the first ones."""
+"""A later walk is so many times as long as each of the first ones, and begins with so much longer a stride."""
 SCOUTED = 1000
 """Samples whose gradients a walk is scaled by."""
 MOMENTUM = 0.9
 FLOOR = 0.1
 LOOKS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Shares of the way after which a walk that leads away is given up."""
-AWAY = 1.1
+AWAY = 2.0
 
 
 @dataclass(frozen=True)
@@ -48,35 +51,40 @@ class Walker:
     schedule: Stages
     max_gradients: int
     deadline: float
+    owed: Callable[[Stand], int]
     notify: Callback
     clock: Clock
 
     def __call__(self, stand: Stand) -> Stand:
         """Return where a walk leads, or the same place if its held-out loss is not less there.
 
-        The first walk tries strides of several lengths; each later one goes on with the best, and goes further.
+        The first walk finds out how long a stride may be. Each later one goes further, and begins with a longer stride;
+        where it is given up it begins again with a shorter one.
         """
-        first = stand.number == self.schedule.looks + 1
+        first = self.schedule.walks_from(stand.number) == self.schedule.walks
         with self.clock.measure("walk"):
             squares, some, count = self._scout(stand, first)
             best = replace(stand, loss=self._held_loss(stand.values), gradients=stand.gradients + some)
-            taken = best.gradients
-            for factor in (STRIDES if first else STRIDES[:1]) if count else ():
-                stride = stand.stride * factor
+            taken, left = best.gradients, TRIED * count if first else count
+            for factor in STRIDES if first else (LONG_WALK**-power for power in range(-1, len(STRIDES))):
+                stride, length = stand.stride * factor, count if first else left
+                if not 0 < length <= left:
+                    break
                 reached, steps = take_steps(
-                    self.loss, self.weights, self.samples.draw_again(count, stand.number), count,
+                    self.loss, self.weights, self.samples.draw_again(length, stand.number), length,
                     stand.values, stand.pruned, squares, stride, self._held_loss,
                 )  # fmt: skip
-                taken += steps
+                taken, left = taken + steps, left - steps
                 loss = self._held_loss(reached)
-                if loss < best.loss:
+                further = loss < best.loss
+                if further:
                     best = replace(stand, values=reached, stride=stride, loss=loss)
+                if best.values is not stand.values and not (first and further):
+                    break
         told = {"pruned": int(best.pruned.sum()), "loss": best.loss, "stride": best.stride, "samples": count}
         told |= {"gradients": taken}
         self.notify(Event("stages", best.number, self.schedule.total, told))
-        # A longer way allows longer strides; after it they grow shorter, whether it led anywhere or not.
-        stride = best.stride * LONG_WALK if first else best.stride / LONG_WALK
-        return replace(best, stride=stride, gradients=taken)
+        return replace(best, gradients=taken, walked=stand.walked + taken - stand.gradients)
 
     def _held_loss(self, values: Tensor) -> float:
         return self.held.at(values).loss()
@@ -91,9 +99,11 @@ class Walker:
         _, squares, some, _ = mean_squares(self.loss, self.weights, self.samples.draw(some, stand.number), some)
         now = time.monotonic()
         affordable = some * (self.deadline - now) / max(now - begun, 1e-9)
-        walks = self.schedule.total - stand.number + 1
-        units = len(STRIDES) + LONG_WALK * (walks - 1) if first else LONG_WALK * walks
-        share = int(max(0, min(left - some, affordable)) / units)
+        walks = self.schedule.walks_from(stand.number)
+        units = TRIED + LONG_WALK * (walks - 1) if first else LONG_WALK * walks
+        ours = left - some - self.owed(stand)
+        affordable *= max(0.0, ours) / max(left, 1)
+        share = int(max(0, min(ours, affordable)) / units)
         return squares, some, share if first else LONG_WALK * share
 
 

@@ -1,0 +1,36 @@
+"""Images as convolutions on a CPU like them: with their channels last in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .batches import Batch, cut, map_tensors, tensors_of
+from .loss import BatchLoss
+
+
+def lay_out(batch_loss: BatchLoss, batches: Sequence[Batch]) -> list[Batch]:
+    """Return the batches with their images' channels last, which saves convolutions a quarter of their time.
+
+    They stay as they are without images or on a GPU, where little is to be gained, and with a model that asks for the
+    order in memory (by `view`).
+    """
+    if not batches or not any(map(_is_image, tensors_of(batches[0]))):
+        return list(batches)
+    probe = cut(batches[0], slice(1))
+    try:
+        with torch.no_grad():
+            same = torch.allclose(batch_loss(probe), batch_loss(_channels_last(probe)), rtol=1e-3, atol=1e-5)
+    except RuntimeError:
+        same = False
+    return [_channels_last(batch) for batch in batches] if same else list(batches)
+
+
+def _is_image(tensor: Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.shape[1] > 1
+
+
+def _channels_last(batch: Batch) -> Batch:
+    return map_tensors(lambda t: t.contiguous(memory_format=torch.channels_last) if _is_image(t) else t, batch)
