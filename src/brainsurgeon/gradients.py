@@ -205,17 +205,18 @@ def _autograd(loss: Callable[[Parameters, Batch], Tensor], parameters: Parameter
 
 def _in_halves(rows: Rows, parameters: Parameters, groups: Batch) -> Parameters:
     """Take the rows at once or, where a GPU's memory does not allow it, by halves."""
+    count = batch_size(groups)
     try:
         with torch.no_grad():  # the parameters left alone must not keep a graph alive
             return rows(parameters, groups)
     except torch.cuda.OutOfMemoryError:
-        count = batch_size(groups)
         if count == 1:
             raise
-        torch.cuda.empty_cache()
-        halves = [cut(groups, half) for half in (slice(count // 2), slice(count // 2, None))]
-        parts = [_in_halves(rows, parameters, half) for half in halves]
-        return {name: torch.cat([part[name] for part in parts]) for name in parameters}
+    # Outside of the handler: while the error lives, so do the tensors of the frames it passed through.
+    torch.cuda.empty_cache()
+    halves = [cut(groups, half) for half in (slice(count // 2), slice(count // 2, None))]
+    parts = [_in_halves(rows, parameters, half) for half in halves]
+    return {name: torch.cat([part[name] for part in parts]) for name in parameters}
 
 
 def _split_groups(batch: Batch, gradient_batch: int) -> Batch | None:

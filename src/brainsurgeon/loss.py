@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -32,10 +33,13 @@ class BatchLoss(nn.Module):
         super().__init__()
         self.model = model
         self._loss = _as_model_loss(loss)
+        self._recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the loss, a scalar."""
-        value = self._loss(self.model, batch)
+        # cuDNN's recurrent layers have no gradients in eval mode; torch's own have.
+        with torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext():
+            value = self._loss(self.model, batch)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise BrainsurgeonError(f"the loss of a batch must be one number (the mean over its samples), got {got}")

@@ -42,7 +42,8 @@ def check_device(name: str | torch.device) -> torch.device:
 def available_bytes(device: torch.device) -> int | None:
     """Return the memory that is free on a device, None where it cannot be known."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, to be used again
+        return torch.cuda.mem_get_info(device)[0] + kept
     try:
         with open("/proc/meminfo") as lines:
             fields = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}

@@ -46,6 +46,8 @@ FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 400, 1000, 120_000_000
 ENOUGH = 1000
 """With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
 of each sample, and is taken in its place."""
+PATIENCE = 3
+"""After so many refits in a row that led nowhere the others are left out."""
 WALK_SHARE = 0.6
 """The share of the sample gradients that is kept for walks."""
 HOPELESS = 1000
@@ -93,7 +95,7 @@ class StagedRun:
         deadline = math.inf if self.effort.max_seconds is None else started + self.effort.max_seconds
         walker = Walker(
             self._judge, self._held, self.weights, self.samples, self.schedule, self.effort.max_gradients, deadline,
-            self._owed, self.notify, self.clock,
+            self._owed, self.notify, self.clock, blending=self._judge is self.matching,
         )  # fmt: skip
         for number in range(stand.number + 1, self.schedule.total + 1):
             now = time.monotonic()
@@ -104,6 +106,8 @@ class StagedRun:
             if progress is None:
                 self.notes.append(f"time was up: {stand.number} of {self.schedule.total} stages and refits were done")
                 break
+            if stand.idle >= PATIENCE and not self.schedule.is_walk(number):
+                continue
             stand = replace(stand, number=number, progress=progress)
             if self.schedule.is_walk(number):
                 stand = walker(stand)
@@ -146,6 +150,7 @@ class StagedRun:
         if stays and ends[0].loss < best.loss:  # the race may have dropped it on a part of the samples
             best = ends[0]
         best = self._rebuilt(best, batches)
+        best = replace(best, idle=stand.idle + 1 if torch.equal(best.values, stand.values) else 0)
         values: dict[str, Any] = {"pruned": int(best.pruned.sum()), "loss": best.loss, "curvature": best.kind}
         values |= {"damping": best.damping[best.kind], "slope": best.slope, "length": best.reach(best.slope or "loss")}
         values |= {"momentum": best.momentum, "rebuilt": best.rebuilt, "gradients": self.gradients_taken}

@@ -22,7 +22,8 @@ class Stand:
 
     `drift` is the last step of the weights; `damping` is known for each kind of curvature, the `length` of a step for
     each kind and slope. `slope` is what the last step went along, `favoured` what the last step that was taken did;
-    `gradients` are the sample gradients taken so far, `walked` those of them that walks took.
+    `gradients` are the sample gradients taken so far, `walked` those of them that walks took; `idle` counts the last
+    stages that led nowhere.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Stand:
     gradients: int = 0
     walked: int = 0
     rebuilt: bool = False
+    idle: int = 0
     stride: float = FIRST_STRIDE
 
     def damped(self, factor: float) -> Stand:

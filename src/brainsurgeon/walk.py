@@ -19,6 +19,7 @@ from .clock import Clock
 from .events import Callback, Event
 from .gradients import mean_squares
 from .loss import BatchLoss
+from .mixing import blend
 from .sample_loss import SampleLoss, batch_gradient
 from .samples import TrainingSamples
 from .schedule import Stages
@@ -42,7 +43,10 @@ AWAY = 2.0
 
 @dataclass(frozen=True)
 class Walker:
-    """Walks along what the held-out samples judge by, for as long as gradients and time are left."""
+    """Walks along what the held-out samples judge by, for as long as gradients and time are left.
+
+    With `blending` the samples walked on are blended: for a loss that asks for no targets.
+    """
 
     loss: BatchLoss
     held: SampleLoss
@@ -54,6 +58,7 @@ class Walker:
     owed: Callable[[Stand], int]
     notify: Callback
     clock: Clock
+    blending: bool = False
 
     def __call__(self, stand: Stand) -> Stand:
         """Return where a walk leads, or the same place if its held-out loss is not less there.
@@ -71,8 +76,8 @@ class Walker:
                 if not 0 < length <= left:
                     break
                 reached, steps = take_steps(
-                    self.loss, self.weights, self.samples.draw_again(length, stand.number), length,
-                    stand.values, stand.pruned, squares, stride, self._held_loss,
+                    self.loss, self.weights, self._batches(length, stand.number), length, stand.values,
+                    stand.pruned, squares, stride, self._held_loss,
                 )  # fmt: skip
                 taken, left = taken + steps, left - steps
                 loss = self._held_loss(reached)
@@ -85,6 +90,10 @@ class Walker:
         told |= {"gradients": taken}
         self.notify(Event("stages", best.number, self.schedule.total, told))
         return replace(best, gradients=taken, walked=stand.walked + taken - stand.gradients)
+
+    def _batches(self, count: int, number: int) -> Iterable[Batch]:
+        batches = self.samples.draw_again(count, number)
+        return blend(batches, number) if self.blending else batches
 
     def _held_loss(self, values: Tensor) -> float:
         return self.held.at(values).loss()
