@@ -8,6 +8,12 @@ settings.register_profile("steady", deadline=None, derandomize=True, max_example
 settings.load_profile("steady")
 
 
+@pytest.fixture(autouse=True)
+def _in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare with no rounding of a GPU's own: its convolutions take float32 as TF32 unless told not to."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.layout import lay_out
+from brainsurgeon.layout import choose_layout
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.sample_loss import SampleLoss
 from brainsurgeon.weights import find_weights
@@ -37,10 +37,10 @@ def is_last(batch: tuple[Tensor, Tensor]) -> bool:
 
 def test_images_get_their_channels_last_and_keep_their_values() -> None:
     x, y = images()
-    laid = lay_out(BatchLoss(convolutional(), "cross_entropy"), [(x, y)])
-    assert is_last(laid[0])
-    assert torch.equal(laid[0][0], x)
-    assert laid[0][1] is y
+    laid = choose_layout(BatchLoss(convolutional(), "cross_entropy"), (x, y))((x, y))
+    assert is_last(laid)
+    assert torch.equal(laid[0], x)
+    assert laid[1] is y
 
 
 @pytest.mark.parametrize("shape", [(6,), (7, 6), (1, 8, 8)], ids=["vectors", "sequences", "grey images"])
@@ -48,7 +48,7 @@ def test_what_has_no_channels_stays_as_it_is(shape: tuple[int, ...]) -> None:
     model = nn.Sequential(nn.Flatten(), nn.LazyLinear(5))
     batch = (torch.randn(4, *shape), torch.arange(4))
     model(batch[0])
-    assert lay_out(BatchLoss(model, "cross_entropy"), [batch])[0] is batch
+    assert choose_layout(BatchLoss(model, "cross_entropy"), batch)(batch) is batch
 
 
 def test_a_model_that_views_its_images_gets_them_as_they_are() -> None:
@@ -56,7 +56,7 @@ def test_a_model_that_views_its_images_gets_them_as_they_are() -> None:
     model = seeded(Viewing, 0).eval()
     with pytest.raises(RuntimeError, match="view"):
         model(batch[0].contiguous(memory_format=torch.channels_last))
-    assert lay_out(BatchLoss(model, "cross_entropy"), [batch])[0] is batch
+    assert choose_layout(BatchLoss(model, "cross_entropy"), batch)(batch) is batch
 
 
 def test_the_sample_loss_and_its_gradient_are_the_same() -> None:

@@ -21,7 +21,7 @@ from .batches import Batch, batch_size, cut, regroup
 from .clock import Clock
 from .errors import BrainsurgeonError
 from .events import Event
-from .layout import lay_out
+from .layout import choose_layout
 from .loss import BatchLoss
 from .weights import PrunableWeights
 
@@ -69,9 +69,11 @@ class SampleLoss:
         self._loss = batch_loss
         self._weights = weights
         self._values = values
-        self._batches = lay_out(batch_loss, list(regroup(batches, BATCH)))
-        if not self._batches:
+        given = list(regroup(batches, BATCH))
+        if not given:
             raise BrainsurgeonError("the data is empty: there is no sample to evaluate the loss on")
+        self.layout = choose_layout(batch_loss, given[0])
+        self._batches = list(map(self.layout, given))
         self._share = torch.tensor([batch_size(batch) for batch in self._batches], dtype=torch.float64)
         self._dtypes = {name: batch_loss.model.get_parameter(name).dtype for name in weights.names}
         self._flops: float | None = None

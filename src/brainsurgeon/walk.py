@@ -93,7 +93,7 @@ class Walker:
 
     def _batches(self, count: int, number: int) -> Iterable[Batch]:
         batches = self.samples.draw_again(count, number)
-        return blend(batches, number) if self.blending else batches
+        return map(self.held.layout, blend(batches, number) if self.blending else batches)
 
     def _held_loss(self, values: Tensor) -> float:
         return self.held.at(values).loss()
