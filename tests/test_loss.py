@@ -231,3 +231,18 @@ def test_a_loss_of_classes_is_known_as_a_function_and_as_a_module_too(loss: Loss
     assert given is not None
     batch = (torch.randn(5, 6), torch.zeros(5, dtype=torch.long))
     assert torch.equal(given(model, batch), named(model, batch))
+
+
+@pytest.mark.parametrize(("model", "enabled"), [(nn.LSTM(3, 3), False), (nn.Linear(3, 3), True)])
+def test_recurrent_layers_do_without_cudnn_which_has_no_gradients_for_them_in_eval_mode(
+    model: nn.Module, enabled: bool
+) -> None:
+    seen = []
+
+    def loss(model: nn.Module, batch: Tensor) -> Tensor:
+        seen.append(torch.backends.cudnn.enabled)
+        return batch.sum()
+
+    BatchLoss(model, loss)(torch.ones(2, 3))
+    assert seen == [enabled]
+    assert torch.backends.cudnn.enabled

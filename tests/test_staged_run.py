@@ -1,6 +1,6 @@
 """Stage by stage: exact counts, the same weights from the same seed, and from wherever a run was broken off."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -222,6 +222,28 @@ def test_no_more_gradients_are_taken_than_allowed(toy: Any, most: int) -> None:
     """Seven stages with two slopes each, and the other curvature in two of them: sixteen looks at most."""
     taken = run(toy, max_gradients=most).settings["sample_gradients"]
     assert min(most, 9 * 240) * 0.9 <= taken <= min(most, 16 * 240)
+
+
+def test_refits_that_lead_nowhere_are_left_out(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third that stays is the last; walks come all the same."""
+
+    def stay(run: staged.StagedRun, stand: Stand, final: Any) -> Stand:
+        done = stage(run, stand, final)
+        return done if stand.number < 6 else replace(stand, pruned=done.pruned, idle=stand.idle + 1)
+
+    stage = staged.StagedRun._stage
+    monkeypatch.setattr(staged.StagedRun, "_stage", stay)
+    notebook = Notebook()
+    run(toy, schedule=Stages(4, refits=9, walks=1), keeper=notebook)
+    assert [stand.number for stand in notebook.stands] == [1, 2, 3, 4, 5, 6, 7, 8, 14]
+
+
+def test_a_stage_that_changes_something_is_not_idle(toy: Any) -> None:
+    notebook = Notebook()
+    run(toy, schedule=Stages(4, refits=6, walks=0), keeper=notebook)
+    for before, after in pairwise(notebook.stands):
+        assert after.idle == (before.idle + 1 if torch.equal(before.values, after.values) else 0)
+    assert notebook.stands[3].idle == 0
 
 
 @pytest.mark.parametrize("most", [5, 50, 1000])

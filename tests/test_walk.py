@@ -171,3 +171,16 @@ def test_a_walk_in_the_middle_leaves_the_later_stages_their_gradients(toy: Any) 
 def test_methods_that_move_no_weight_do_not_walk(toy: Any) -> None:
     result = run(toy, schedule=WALKS, method="mp")
     assert result.settings["schedule"]["walks"] == 0
+
+
+def test_walks_along_the_distance_are_on_blended_samples_and_others_are_not(
+    toy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr("brainsurgeon.walk.blend", lambda batches, number: seen.append(number) or batches)
+    run(toy, schedule=WALKS, max_gradients=5000)  # few samples are held out, so the distance judges
+    assert set(seen) == {2, 5, 6}
+    seen.clear()
+    monkeypatch.setattr("brainsurgeon.staged.ENOUGH", 10)
+    run(toy, schedule=WALKS, max_gradients=5000)
+    assert not seen
