@@ -65,6 +65,19 @@ CHITA = {
 """Figures to stand beside ours: those for MLPNet from a run of its code, those for ResNet20 quoted."""
 
 
+def beside(lines: list[dict]) -> str:
+    """Return the table of MLPNet with all samples, at each number of gradients, beside CHITA++."""
+    _, cost, theirs = CHITA["mlpnet"]
+    text = f"| sample gradients | {' | '.join(map(str, theirs))} | seconds |\n|{'---|' * (len(theirs) + 2)}\n"
+    text += f"| CHITA++, {cost:,} | {' | '.join(map(str, theirs.values()))} | 216 and more |\n"
+    for most in sorted({line["max_gradients"] for line in lines}):
+        here = [[line for line in lines if (line["max_gradients"], line["sparsity"]) == (most, r)] for r in theirs]
+        seconds = [mean(line["seconds"] for line in some) for some in here]
+        accuracies = (f"{mean(line['accuracy'] for line in some):.2f}" for some in here)
+        text += f"| `auto`, {most:,} | {' | '.join(accuracies)} | {min(seconds):.0f} to {max(seconds):.0f} |\n"
+    return text
+
+
 def picture(found: dict[tuple[str, int | None], list[dict]]) -> None:
     """Draw accuracy against sample gradients for every recorded run, with CHITA++ beside it."""
     import matplotlib
@@ -104,14 +117,19 @@ def _shade(sparsity: float) -> tuple[float, ...]:
 
 
 def main() -> None:
-    """Replace the part of docs/beyond.md between its two marks."""
+    """Replace the parts of docs/beyond.md between their marks."""
     found = runs()
     page = DOCS / "beyond.md"
-    before, _, rest = page.read_text().partition("<!-- recorded runs -->\n")
-    _, _, after = rest.partition("<!-- end of recorded runs -->\n")
     tables = "\n".join(table(key, found[key]) for key in sorted(found, key=str))
-    page.write_text(f"{before}<!-- recorded runs -->\n{tables}<!-- end of recorded runs -->\n{after}")
+    text = _between(page.read_text(), "recorded runs", tables)
+    page.write_text(_between(text, "beside CHITA++", beside(found["mlpnet", None])))
     picture(found)
+
+
+def _between(text: str, name: str, new: str) -> str:
+    before, _, rest = text.partition(f"<!-- {name} -->\n")
+    _, _, after = rest.partition(f"<!-- end of {name} -->\n")
+    return f"{before}<!-- {name} -->\n{new}<!-- end of {name} -->\n{after}"
 
 
 if __name__ == "__main__":

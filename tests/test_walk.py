@@ -14,7 +14,7 @@ from brainsurgeon.sample_loss import SampleLoss
 from brainsurgeon.samples import TrainingSamples
 from brainsurgeon.schedule import Stages
 from brainsurgeon.stand import FIRST_STRIDE, Stand
-from brainsurgeon.walk import AWAY, FLOOR, LONG_WALK, MOMENTUM, STRIDES, Walker, take_steps
+from brainsurgeon.walk import FLOOR, LONG_WALK, LOOKS, MOMENTUM, STRIDES, Walker, take_steps
 from brainsurgeon.weights import find_weights
 from cases import seeded
 from test_staged_run import Notebook, StoppedError, run, same, trained
@@ -54,7 +54,7 @@ def test_the_steps_are_those_of_the_formula() -> None:
     assert taken == 30
 
 
-@pytest.mark.parametrize("loss_there", [AWAY * 1.01, math.inf, math.nan])
+@pytest.mark.parametrize("loss_there", [LOOKS[1 / 4] * 1.01, math.inf, math.nan])
 def test_a_walk_that_leads_away_is_given_up(loss_there: float) -> None:
     loss, weights, values, pruned, squares, batches = problem()
     losses = iter([1.0, loss_there])
@@ -89,13 +89,15 @@ def test_the_first_walk_chooses_a_stride_and_later_ones_begin_with_a_longer_one(
         assert any(after == pytest.approx(before * LONG_WALK**power) for power in range(1, -len(STRIDES), -1))
 
 
-def walker(toy: Any, lengths: list[int], outcomes: dict[float, float], monkeypatch: pytest.MonkeyPatch) -> Walker:
+def walker(
+    toy: Any, lengths: list[int], outcomes: dict[float, float], monkeypatch: pytest.MonkeyPatch, given_up: float = -1.0
+) -> Walker:
     """Return a walker that goes nowhere: with each stride the held-out loss falls by what is said, or is given up."""
 
     def take(loss, weights, batches, count, values, pruned, squares, stride, held):  # type: ignore[no-untyped-def]
         lengths.append(count)
         gain = outcomes.get(round(stride / FIRST_STRIDE, 3))
-        return (values - 1.0, count // 16) if gain is None else (values + gain, count)
+        return (values + given_up, count // 16) if gain is None else (values + gain, count)
 
     monkeypatch.setattr("brainsurgeon.walk.take_steps", take)
     model, data = toy
@@ -126,11 +128,12 @@ def test_the_first_walk_stops_where_a_shorter_stride_leads_less_far(
     assert len(set(lengths)) == 1
 
 
+@pytest.mark.parametrize("given_up", [-1.0, 0.125])
 def test_a_later_walk_that_is_given_up_begins_again_with_a_shorter_stride(
-    toy: Any, monkeypatch: pytest.MonkeyPatch
+    toy: Any, given_up: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths: list[int] = []
-    walk = walker(toy, lengths, {4.0: 0.5, 1.0: 9.0}, monkeypatch)
+    walk = walker(toy, lengths, {4.0: 0.5, 1.0: 9.0}, monkeypatch, given_up)
     reached = walk(stand_of(walk, 6, 16 * FIRST_STRIDE))
     assert reached.stride == pytest.approx(4 * FIRST_STRIDE)
     assert len(lengths) == 3  # 64 and 16 are given up
@@ -171,6 +174,16 @@ def test_a_walk_in_the_middle_leaves_the_later_stages_their_gradients(toy: Any) 
 def test_methods_that_move_no_weight_do_not_walk(toy: Any) -> None:
     result = run(toy, schedule=WALKS, method="mp")
     assert result.settings["schedule"]["walks"] == 0
+
+
+def test_of_the_way_the_best_part_is_taken(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = walker(toy, [], {4.0: 1.0}, monkeypatch)
+    stand = stand_of(walk, 6)
+    origin = float(stand.values[0])
+    monkeypatch.setattr(Walker, "_held_loss", lambda _, values: abs(float(values[0]) - origin - 0.5))
+    reached = walk(stand)
+    assert torch.allclose(reached.values, stand.values + 0.5)
+    assert reached.loss == pytest.approx(0, abs=1e-6)
 
 
 def test_walks_along_the_distance_are_on_blended_samples_and_others_are_not(

@@ -36,9 +36,10 @@ SCOUTED = 1000
 """Samples whose gradients a walk is scaled by."""
 MOMENTUM = 0.9
 FLOOR = 0.1
-LOOKS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
-"""Shares of the way after which a walk that leads away is given up."""
-AWAY = 2.0
+LOOKS = {1 / 16: 2.0, 1 / 8: 1.6, 1 / 4: 1.4, 1 / 2: 1.2}
+"""How much higher than at the start the held-out loss may be after a share of the way; else the walk is given up."""
+PARTS = (1.0, 0.75, 0.5, 0.25)
+"""Of the way from the start to where a walk has led, the best part is taken."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,13 @@ class Walker:
                     stand.pruned, squares, stride, self._held_loss,
                 )  # fmt: skip
                 taken, left = taken + steps, left - steps
-                loss = self._held_loss(reached)
+                ends = [stand.values + part * (reached - stand.values) for part in PARTS]
+                loss, number = min((self._held_loss(end), number) for number, end in enumerate(ends))
                 further = loss < best.loss
                 if further:
-                    best = replace(stand, values=reached, stride=stride, loss=loss)
-                if best.values is not stand.values and not (first and further):
+                    best = replace(stand, values=ends[number], stride=stride, loss=loss)
+                found = best.values is not stand.values
+                if steps >= length and (not first or (found and not further)):
                     break
         told = {"pruned": int(best.pruned.sum()), "loss": best.loss, "stride": best.stride, "samples": count}
         told |= {"gradients": taken}
@@ -136,14 +139,15 @@ def take_steps(
     kept = values[~pruned].double()
     size = stride * float(kept.square().mean().sqrt()) if kept.numel() else 0.0
     place, speed, done = values.double(), torch.zeros_like(scale), 0
-    most, looks = AWAY * held_loss(values), [share * count for share in LOOKS]
+    start, looks = held_loss(values), {share * count: most for share, most in LOOKS.items()}
     for batch in batches:
         gradient = batch_gradient(batch_loss, weights, place.to(values.dtype), batch)
         speed = MOMENTUM * speed - size * (1 - done / count) * gradient / scale
         place = place + speed
         done += batch_size(batch)
-        if looks and done >= looks[0]:
-            looks = [look for look in looks if look > done]
-            if not held_loss(place.to(values.dtype)) <= most:
+        passed = [look for look in looks if look <= done]
+        if passed:
+            most = min(looks.pop(look) for look in passed)
+            if not held_loss(place.to(values.dtype)) <= most * start:
                 break
     return place.to(values.dtype).masked_fill(pruned, 0.0), done
