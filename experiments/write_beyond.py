@@ -1,6 +1,6 @@
-"""Write docs/beyond.md and its pictures from the recorded runs in stages.
+"""The tables of docs/beyond.md, which write_tables.py writes, and its picture, from the recorded runs in stages.
 
-Usage: python experiments/write_beyond.py
+Usage: python experiments/write_beyond.py (for the picture)
 """
 
 import json
@@ -31,6 +31,12 @@ def runs() -> dict[tuple[str, int | None], list[dict]]:
             run = json.loads(line)
             found[run["network"], run["samples"]].append(run)
     return found
+
+
+def tables() -> str:
+    """Return the tables of all networks."""
+    found = runs()
+    return "\n".join(table(key, found[key]) for key in sorted(found, key=str)).rstrip("\n")
 
 
 def table(key: tuple[str, int | None], lines: list[dict]) -> str:
@@ -65,8 +71,9 @@ CHITA = {
 """Figures to stand beside ours: those for MLPNet from a run of its code, those for ResNet20 quoted."""
 
 
-def beside(lines: list[dict]) -> str:
+def beside() -> str:
     """Return the table of MLPNet with all samples, at each number of gradients, beside CHITA++."""
+    lines = runs()["mlpnet", None]
     _, cost, theirs = CHITA["mlpnet"]
     text = f"| sample gradients | {' | '.join(map(str, theirs))} | seconds |\n|{'---|' * (len(theirs) + 2)}\n"
     text += f"| CHITA++, {cost:,} | {' | '.join(map(str, theirs.values()))} | 216 and more |\n"
@@ -75,7 +82,7 @@ def beside(lines: list[dict]) -> str:
         seconds = [mean(line["seconds"] for line in some) for some in here]
         accuracies = (f"{mean(line['accuracy'] for line in some):.2f}" for some in here)
         text += f"| `auto`, {most:,} | {' | '.join(accuracies)} | {min(seconds):.0f} to {max(seconds):.0f} |\n"
-    return text
+    return text.rstrip("\n")
 
 
 def picture(found: dict[tuple[str, int | None], list[dict]]) -> None:
@@ -116,21 +123,5 @@ def _shade(sparsity: float) -> tuple[float, ...]:
     return tuple(pyplot.get_cmap("viridis")((sparsity - 0.4) / 0.65))
 
 
-def main() -> None:
-    """Replace the parts of docs/beyond.md between their marks."""
-    found = runs()
-    page = DOCS / "beyond.md"
-    tables = "\n".join(table(key, found[key]) for key in sorted(found, key=str))
-    text = _between(page.read_text(), "recorded runs", tables)
-    page.write_text(_between(text, "beside CHITA++", beside(found["mlpnet", None])))
-    picture(found)
-
-
-def _between(text: str, name: str, new: str) -> str:
-    before, _, rest = text.partition(f"<!-- {name} -->\n")
-    _, _, after = rest.partition(f"<!-- end of {name} -->\n")
-    return f"{before}<!-- {name} -->\n{new}<!-- end of {name} -->\n{after}"
-
-
 if __name__ == "__main__":
-    main()
+    picture(runs())

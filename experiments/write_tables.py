@@ -117,6 +117,8 @@ def labels() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "beyond": lambda: _script("experiments/write_beyond.py").tables(),
+    "beyond-beside": lambda: _script("experiments/write_beyond.py").beside(),
     "choosing": choosing,
     "finetune-mlpnet": lambda: finetuned("mlpnet"),
     "finetune-resnet20": lambda: finetuned("resnet20"),
