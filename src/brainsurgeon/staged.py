@@ -98,6 +98,8 @@ class StagedRun:
             self._owed, self.notify, self.clock, blending=self._judge is self.matching,
         )  # fmt: skip
         for number in range(stand.number + 1, self.schedule.total + 1):
+            if stand.idle >= PATIENCE and not self.schedule.is_walk(number):
+                continue
             now = time.monotonic()
             if number - 1 > first and not self.schedule.is_walk(number - 1):
                 paces.append(now - before)
@@ -106,8 +108,6 @@ class StagedRun:
             if progress is None:
                 self.notes.append(f"time was up: {stand.number} of {self.schedule.total} stages and refits were done")
                 break
-            if stand.idle >= PATIENCE and not self.schedule.is_walk(number):
-                continue
             stand = replace(stand, number=number, progress=progress)
             if self.schedule.is_walk(number):
                 stand = walker(stand)
