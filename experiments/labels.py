@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from brainsurgeon.evaluate import accuracy
-from brainsurgeon.reproduce.cells import versions
 from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.settings import FISHERS
 from brainsurgeon.surgery import Surgery
+from brainsurgeon.versions import versions
 
 RUNS = {"mlpnet": ((0.9, 0.95, 0.98), ("wf", "cbs-s", "cbs")), "resnet20": ((0.7, 0.8, 0.9), ("wf", "cbs"))}
 RESULTS = Path(__file__).parent / "results" / "labels.jsonl"

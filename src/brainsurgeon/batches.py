@@ -112,13 +112,7 @@ class SampleStream:
     def sample(self, count: int) -> list[Batch]:
         """Return `count` samples: fresh ones while there are any, then those already taken."""
         chosen = list(self._fresh(count))
-        missing = count - sum(map(batch_size, chosen))
-        for batch in self._seen:
-            if missing <= 0:
-                break
-            chosen.append(cut(batch, slice(missing)))
-            missing -= batch_size(chosen[-1])
-        return chosen
+        return chosen + list(first(self._seen, count - sum(map(batch_size, chosen))))
 
     def _fresh(self, count: int) -> Iterator[Batch]:
         while count > 0:
@@ -135,6 +129,16 @@ class SampleStream:
                 batch = cut(batch, slice(count))
             count -= size
             yield batch
+
+
+def first(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
+    """Yield the first `count` samples, fewer where there are fewer."""
+    for batch in batches:
+        if count <= 0:
+            return
+        batch = cut(batch, slice(count))
+        count -= batch_size(batch)
+        yield batch
 
 
 def regroup(batches: Iterable[Batch], size: int) -> Iterator[Batch]:

@@ -27,11 +27,10 @@ COLUMNS_PER_ROW = 8
 
 @dataclass(frozen=True)
 class Examination:
-    """The mean gradient a, the mean squares of its rows, and the blocks' curvatures at any relative damping."""
+    """The mean gradient a, and a way from a relative damping to the curvatures of the blocks."""
 
     blocks: Sequence[slice]
     gradient: Tensor
-    squares: Tensor
     curvatures: Callable[[float], list[Curvature]]
     notes: tuple[str, ...]
 
@@ -72,7 +71,7 @@ def _by_fisher(batch_loss, weights, batches, rows, group, blocks, dtype, notify)
     def curvatures(damping: float) -> list[Curvature]:
         return [Fisher(c, damping * level) for c in columns]
 
-    return Examination(parts, gradients.mean(), squares, curvatures, gradients.notes)
+    return Examination(parts, gradients.mean(), curvatures, gradients.notes)
 
 
 def _by_gram(batch_loss, weights, batches, rows, group, blocks, dtype, notify) -> Examination:  # type: ignore[no-untyped-def]
@@ -103,7 +102,7 @@ def _by_gram(batch_loss, weights, batches, rows, group, blocks, dtype, notify) -
             inside = _blocks_of(flat, fallback, layer)
             shift = layer.offset - inside[0].start
             parts += [slice(block.start + shift, block.stop + shift) for block in inside]
-    return Examination(parts, mean, squares, curvatures, notes)
+    return Examination(parts, mean, curvatures, notes)
 
 
 def _gram(layer: Layer, moments: Moments, squares: Tensor, damping: float) -> Curvature:

@@ -52,7 +52,7 @@ def collect_moments(batch_loss: BatchLoss, weights: PrunableWeights, batches: It
     columns: dict[str, int] = {}
     hooks, readers = [], {}
     for layer in weights.layers:
-        module = batch_loss.model.get_submodule(layer.name.rpartition(".")[0])
+        module = _owner(batch_loss, layer)
         reader = _reader(module, layer)
         if reader is not None:
             readers[layer.name] = reader
@@ -86,7 +86,7 @@ def order_of_calls(batch_loss: BatchLoss, weights: PrunableWeights, batch: Batch
 
     hooks = []
     for layer in weights.layers:
-        module = batch_loss.model.get_submodule(layer.name.rpartition(".")[0])
+        module = _owner(batch_loss, layer)
         if _reader(module, layer) is not None:
             hooks.append(module.register_forward_pre_hook(partial(count, layer)))
     _pass(batch_loss, batch, hooks)
@@ -104,14 +104,13 @@ def collect_cross_moments(
             cross = cross.to(x.device) + torch.bmm(trained, x.transpose(1, 2)).double()
             columns += x.shape[2]
         samples += batch_size(batch)
-    module = live.model.get_submodule(layer.name.rpartition(".")[0])
-    transposed = _reader(module, layer) is _flat_transposed
+    transposed = _reader(_owner(live, layer), layer) is _flat_transposed
     return CrossMoments(own / samples, columns, transposed, cross=cross / samples)
 
 
 def _inputs(batch_loss: BatchLoss, layer: Layer, batch: Batch, calls: int) -> list[Tensor]:
     """Return X of each call of a layer; the forward pass ends with the last of them."""
-    module = batch_loss.model.get_submodule(layer.name.rpartition(".")[0])
+    module = _owner(batch_loss, layer)
     reader = _reader(module, layer)
     assert reader is not None  # order_of_calls names plain linear maps only
     found: list[Tensor] = []
@@ -123,6 +122,10 @@ def _inputs(batch_loss: BatchLoss, layer: Layer, batch: Batch, calls: int) -> li
 
     _pass(batch_loss, batch, [module.register_forward_pre_hook(note, with_kwargs=True)])
     return found
+
+
+def _owner(batch_loss: BatchLoss, layer: Layer) -> nn.Module:
+    return batch_loss.model.get_submodule(layer.name.rpartition(".")[0])
 
 
 def _pass(batch_loss: BatchLoss, batch: Batch, hooks: list[RemovableHandle]) -> None:

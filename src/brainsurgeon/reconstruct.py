@@ -8,12 +8,12 @@ are not asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from .batches import Batch, batch_size, cut
+from .batches import Batch, first
 from .curvature import Gram
 from .inputs import CrossMoments, collect_cross_moments, order_of_calls
 from .loss import BatchLoss
@@ -36,7 +36,7 @@ def reconstruct(
 
     Layers that are no plain linear map of their inputs stay as they are.
     """
-    batches = list(_first(batches, MOST_SAMPLES))
+    batches = list(first(batches, MOST_SAMPLES))
     weights.assign(live.model, values)
     fitted = values.clone()
     for layer, calls in order_of_calls(live, weights, batches[0]).items():
@@ -67,12 +67,3 @@ def _step(
     gone = rows(pruned).reshape(-1)
     step = gram.moves(gone, torch.zeros_like(start), [slope.reshape(-1)])[1].view(outputs, inputs)
     return (step.T if moments.transposed else step).reshape(-1)
-
-
-def _first(batches: Sequence[Batch], count: int) -> Iterator[Batch]:
-    for batch in batches:
-        if count <= 0:
-            return
-        batch = cut(batch, slice(count))
-        count -= batch_size(batch)
-        yield batch
