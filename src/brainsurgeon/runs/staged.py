@@ -64,10 +64,7 @@ class StageKeeper:
         return Stand(**tensors, **record["stand"])
 
     def completed(self, result: PruningResult) -> PruningResult:
-        """Return the record of a run as if it had not been interrupted.
-
-        But for the break-down of its seconds, and `sample_gradients`, which counts those since it was resumed.
-        """
+        """Return the record of a run as if it had not been interrupted, but for the break-down of its seconds."""
         if not self.loaded:
             return result
         settings = {**result.settings, "resumed_after_stage": self.loaded}
