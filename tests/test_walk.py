@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.clock import Clock
+from brainsurgeon.gradients import mean_squares
 from brainsurgeon.loss import BatchLoss
 from brainsurgeon.sample_loss import SampleLoss
 from brainsurgeon.samples import TrainingSamples
@@ -52,6 +53,35 @@ def test_the_steps_are_those_of_the_formula() -> None:
     assert torch.allclose(reached, place, atol=1e-12)
     assert not reached[pruned].any()
     assert taken == 30
+
+
+def test_a_walk_does_not_depend_on_how_layers_share_a_scale() -> None:
+    """ReLU(αW₁x)·W₂/α is the same network for every α > 0, so the same steps must lead to the same network."""
+    x, y = seeded(lambda: torch.randn(60, 5, dtype=torch.float64), 1), torch.arange(60) % 3
+    outputs = []
+    for alpha in (1.0, 50.0):
+        model = seeded(lambda: nn.Sequential(nn.Linear(5, 8, False), nn.ReLU(), nn.Linear(8, 3, False)).double(), 0)
+        with torch.no_grad():
+            model[0].weight.mul_(alpha)
+            model[2].weight.div_(alpha)
+        weights, loss = find_weights(model), BatchLoss(model, "cross_entropy")
+        pruned = torch.arange(weights.size) % 3 == 0
+        values = weights.flatten(model).masked_fill(pruned, 0.0)
+        weights.assign(model, values)
+        squares = mean_squares(loss, weights, [(x, y)], 60)[1]
+        batches = [(x[k : k + 10], y[k : k + 10]) for k in range(0, 60, 10)]
+        reached, _ = take_steps(loss, weights, batches, 60, values, pruned, squares, 0.02, lambda _: 1.0)
+        assert not torch.allclose(reached, values, rtol=0.01)
+        weights.assign(model, reached)
+        outputs.append(model(x).detach())
+    assert torch.allclose(*outputs, rtol=1e-6)
+
+
+def test_a_layer_without_a_gradient_stays() -> None:
+    loss, weights, values, pruned, squares, batches = problem()
+    nothing = torch.zeros_like(squares)
+    reached, _ = take_steps(loss, weights, batches, 30, values, pruned, nothing, 0.02, lambda _: 1.0)
+    assert torch.equal(reached, values)
 
 
 @pytest.mark.parametrize("loss_there", [LOOKS[1 / 4] * 1.01, math.inf, math.nan])

@@ -1,8 +1,9 @@
 """Walks in a staged run: many short steps on small batches, for where one long step goes no further.
 
 Each step is v ← 0.9v − s·ρ·g/(√q + 0.1√q̄), w ← w + v on the kept weights: g is the gradient of one batch, q_i the mean
-squared gradient of weight i and q̄ its mean, ρ the root mean square of the kept weights. The stride s falls to zero by
-the end, so that the noise of the batches averages out.
+squared gradient of weight i; q̄ its mean and ρ the root mean square of the kept weights are those of the layer: one
+layer's weights may be many times as large as another's. The stride s falls to zero by the end, so that the noise of the
+batches averages out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .schedule import Stages
 from .stand import Stand
 from .weights import PrunableWeights
 
-STRIDES = (256.0, 64.0, 16.0, 4.0, 1.0)
+STRIDES = (256.0, 64.0, 16.0, 4.0, 1.0, 0.25, 0.0625)
 """Of the first walk: the longest first, until a shorter one leads less far."""
 TRIED = 3
 """Ways that the first walk may go in all: the very long strides are soon given up."""
@@ -135,14 +136,12 @@ def take_steps(
     Weights of P stay at zero. A walk is given up, where it has come to, once its held-out loss is well above that of
     its start.
     """
-    scale = (squares.sqrt() + FLOOR * squares.mean().sqrt()).clamp_min(1e-30).masked_fill(pruned, torch.inf)
-    kept = values[~pruned].double()
-    size = stride * float(kept.square().mean().sqrt()) if kept.numel() else 0.0
+    scale = stride * _scale(weights, values, pruned, squares)
     place, speed, done = values.double(), torch.zeros_like(scale), 0
     start, looks = held_loss(values), {share * count: most for share, most in LOOKS.items()}
     for batch in batches:
         gradient = batch_gradient(batch_loss, weights, place.to(values.dtype), batch)
-        speed = MOMENTUM * speed - size * (1 - done / count) * gradient / scale
+        speed = MOMENTUM * speed - (1 - done / count) * scale * gradient
         place = place + speed
         done += batch_size(batch)
         passed = [look for look in looks if look <= done]
@@ -151,3 +150,14 @@ def take_steps(
             if not held_loss(place.to(values.dtype)) <= most * start:
                 break
     return place.to(values.dtype).masked_fill(pruned, 0.0), done
+
+
+def _scale(weights: PrunableWeights, values: Tensor, pruned: Tensor, squares: Tensor) -> Tensor:
+    """Return ρ/(√q + 0.1√q̄) for each kept weight, 0 for those of P and of layers without a gradient."""
+    scale = torch.zeros_like(squares)
+    for layer in weights.layers:
+        part = layer.columns
+        kept, level = values[part][~pruned[part]].double(), squares[part].mean().sqrt()
+        if kept.numel() and bool(level > 0):
+            scale[part] = kept.square().mean().sqrt() / (squares[part].sqrt() + FLOOR * level)
+    return scale.masked_fill(pruned, 0.0)
