@@ -30,7 +30,7 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
         for r in (0.8, 0.9, 0.7, 0.5) for s in (0, 1, 2)
     ]  # fmt: skip
     found += [
-        ("beyond", f"{beyond} mobilenet-0.75 --samples 1000 --sparsities {r} --seeds {s} {common}")
+        ("beyond", f"{beyond} mobilenet-0.75 --samples 1000 --max-gradients 240000 --sparsities {r} --seeds {s} {common}")
         for r in (0.7, 0.8, 0.6, 0.5) for s in (0, 1, 2)
     ]  # fmt: skip
     found += [
