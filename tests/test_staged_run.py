@@ -152,6 +152,23 @@ def test_the_held_out_loss_never_rises_in_a_refit(
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize("method", ["cbs", "auto"])
+def test_no_gradient_is_taken_on_what_is_held_out(toy: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search asks for gradients of its own: they are of the stage's samples too."""
+    seen: list[Tensor] = []
+    own = sample_loss.batch_gradient
+
+    def noting(loss: Any, weights: Any, values: Tensor, batch: Any) -> Tensor:
+        seen.append(batch[0])
+        return own(loss, weights, values, batch)
+
+    monkeypatch.setattr(sample_loss, "batch_gradient", noting)
+    run(toy, method=method, schedule=Stages(2, refits=0, walks=0))
+    held = TrainingSamples(toy[1], 0, torch.device("cpu")).held_out()[0][0]
+    assert seen
+    assert not (torch.cat(seen).unsqueeze(1) == held.unsqueeze(0)).all(2).any()
+
+
 def test_a_refit_that_helps_nothing_leaves_the_weights_and_tries_shorter_steps(toy: Any) -> None:
     """With all gradients at zero no step is better than staying."""
     model = seeded(lambda: nn.Sequential(nn.Linear(6, 3)), 0)

@@ -182,6 +182,23 @@ def test_a_run_broken_off_between_walks_goes_on_to_the_same_bits(toy: Any, stop:
     assert rest.settings["sample_gradients"] == expected.settings["sample_gradients"]
 
 
+def test_blends_follow_the_seed(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def noting(batches: Any, seed: int) -> Any:
+        seeds.append(seed)
+        return batches
+
+    monkeypatch.setattr("brainsurgeon.walk.blend", noting)
+    found = []
+    for seed in (0, 1):
+        run(toy, schedule=WALKS, max_gradients=2000, seed=seed)
+        found.append(set(seeds))
+        seeds.clear()
+    assert found[0]
+    assert not found[0] & found[1]
+
+
 @pytest.mark.parametrize("most", [20, 100, 1000])
 def test_walks_keep_within_the_gradients_allowed(toy: Any, most: int) -> None:
     result = run(toy, schedule=Stages(1, refits=0, walks=3), max_gradients=most)

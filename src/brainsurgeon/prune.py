@@ -77,9 +77,10 @@ def prune(
         schedule: prune in stages with the loss examined again at each: a number of stages (and as many refits) or a
             `Stages`; "auto" takes 15 and 15, and two walks of short steps, `Stages(walks=0)` none.
         curvature: of the stages: "fisher", "gram" (of each layer's inputs) or "auto", decided on held-out samples.
-        max_gradients: of a run in stages, sample gradients in all.
+        max_gradients: of a run in stages, sample gradients in all, but for those that a search takes of its own.
         max_seconds: of a run in stages: fewer and larger steps are taken where time is short.
-        max_samples: of a run in stages, training samples in all, the held-out fifth among them.
+        max_samples: of a run in stages, training samples in all, the held-out fifth among them; by default all there
+            are, or 20,000 of a data set or loader.
         recalibrate: take batch-norm statistics again after a run in stages.
         keeper: keeps each finished stage, so that a run can be resumed.
         seed: of all random draws: samples, buckets.
@@ -89,7 +90,7 @@ def prune(
         callback: called with an `Event` as the work goes on.
         include: names, glob patterns or module types to prune (default: all weights of two dimensions or more).
         exclude: names, patterns or types to leave alone.
-        blocks: "model", "layer", a largest block size, or "auto": at most 40 weights a gradient row.
+        blocks: "model", "layer", a largest block size, or "auto": at most 40 weights a gradient row, 8 in stages.
         num_gradients: K, the rows of the Fisher matrix (this and the next five are of one shot: in stages they
             are found on held-out samples, or follow from `max_gradients`).
         gradient_batch: samples whose mean gradient is one row.

@@ -7,7 +7,6 @@ the worse half drops out, the others go on to twice as many.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -79,12 +78,6 @@ class SampleLoss:
         self._flops: float | None = None
         self._recent: deque[tuple[Tensor, list[float]]] = deque(maxlen=REMEMBERED)
         self.evaluations = 0  # samples put through the network so far
-
-    def around(self, values: Tensor) -> SampleLoss:
-        """Return the loss on the same sample as a function of what is pruned from other weights."""
-        other = copy.copy(self)
-        other._values = values
-        return other
 
     @property
     def num_batches(self) -> int:

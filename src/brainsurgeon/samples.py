@@ -30,7 +30,7 @@ class TrainingSamples:
     def __init__(self, data: Any, seed: int, device: torch.device, limit: int | None = None):
         if limit is not None and limit < FEWEST:
             raise BrainsurgeonError(f"max_samples must be at least {FEWEST} (a fifth is held out), got {limit}")
-        self._seed, self._device = seed, device
+        self.seed, self._device = seed, device
         generator = torch.Generator().manual_seed(seed)
         if is_one_batch(data):
             order = torch.randperm(batch_size(data), generator=generator)[:limit]
@@ -58,7 +58,7 @@ class TrainingSamples:
 
     def draw(self, count: int, stage: int) -> Iterator[Batch]:
         """Yield `count` samples for a stage (all there are where there are fewer), each at most once."""
-        generator = torch.Generator().manual_seed(1_000_003 * (self._seed + 1) + stage)
+        generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + stage)
         if self._units is None:
             order = self._order[torch.randperm(len(self._order), generator=generator)][:count]
             for chosen in order.split(READ):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .batches import Batch, batch_size
+from .batches import Batch, batch_size, first
 from .clock import Clock
 from .events import Callback, Event
 from .examine import CURVATURES, Examination, examine
@@ -46,6 +46,8 @@ FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 400, 1000, 120_000_000
 ENOUGH = 1000
 """With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
 of each sample, and is taken in its place."""
+JUDGED = 2000
+"""Samples of a stage that a search compares masks on; those held out judge where the stage ends, and nothing else."""
 PATIENCE = 3
 """After so many refits in a row that led nowhere the others are left out."""
 WALK_SHARE = 0.6
@@ -82,7 +84,6 @@ class StagedRun:
         few = self.samples.held < ENOUGH
         self._judge = self.matching if few and self.matching is not None else self.batch_loss
         self._held = SampleLoss(self._judge, self.weights, values, held_out, judging=1.0)
-        self._loss_held = SampleLoss(self.batch_loss, self.weights, values, held_out)
         stand = keeper.load() if keeper else None
         if stand is None:
             kind = "gram" if self.curvature == "auto" else self.curvature
@@ -90,7 +91,7 @@ class StagedRun:
         self.gradients_taken = stand.gradients
         if self.schedule.looks_from(stand.number + 1):
             self._share(replace(stand, number=stand.number + 1))  # refuse too few gradients before any work
-        first, paces = stand.number, list[float]()
+        resumed, paces = stand.number, list[float]()
         started = before = time.monotonic()
         deadline = math.inf if self.effort.max_seconds is None else started + self.effort.max_seconds
         walker = Walker(
@@ -101,7 +102,7 @@ class StagedRun:
             if stand.idle >= PATIENCE and not self.schedule.is_walk(number):
                 continue
             now = time.monotonic()
-            if number - 1 > first and not self.schedule.is_walk(number - 1):
+            if number - 1 > resumed and not self.schedule.is_walk(number - 1):
                 paces.append(now - before)
             before = now
             progress = self._progress(number, stand, now - started, paces)
@@ -135,6 +136,7 @@ class StagedRun:
         stays = budget.total == int(stand.pruned.sum())
         self.weights.assign(self.batch_loss.model, stand.values)
         batches = list(self.samples.draw(self._share(stand), stand.number))
+        judge = self._search_judge(batches, stand)
         both = self._is_look(stand.number) and self.curvature == "auto"
         both = both and self.weights.size <= HOPELESS * self._rows(batches)
         with self.clock.measure("gradients"):
@@ -145,7 +147,7 @@ class StagedRun:
         for kind in CURVATURES if both else (stand.kind,):
             with self.clock.measure("gradients"):
                 look = self._look(kind, batches)
-            ends += self._ends(look, {"loss": look.gradient} | others, replace(stand, kind=kind), budget)
+            ends += self._ends(look, {"loss": look.gradient} | others, replace(stand, kind=kind), budget, judge)
         best = self._best(ends)
         if stays and ends[0].loss < best.loss:  # the race may have dropped it on a part of the samples
             best = ends[0]
@@ -157,6 +159,13 @@ class StagedRun:
         values |= {"returned": int((stand.pruned & ~best.pruned).sum())}
         self.notify(Event("stages", best.number, self.schedule.total, values))
         return best
+
+    def _search_judge(self, batches: list[Batch], stand: Stand) -> LossJudge | None:
+        """Return what a search compares masks by, where the method has a search."""
+        if not getattr(self.method.selection, "uses_loss", True):
+            return None
+        sample = list(first(batches, JUDGED))
+        return LossJudge(SampleLoss(self.batch_loss, self.weights, stand.values, sample), self.clock)
 
     def _is_look(self, number: int) -> bool:
         return self.schedule.looks_before(number) % LOOK == 0
@@ -204,14 +213,15 @@ class StagedRun:
         samples = {name: SampleLoss(loss, self.weights, stand.values, batches) for name, loss in others.items()}
         return {name: sample.gradient(stand.values, range(sample.num_batches)) for name, sample in samples.items()}
 
-    def _ends(self, look: Examination, slopes: dict[str, Tensor], stand: Stand, budget: Budget) -> Iterator[Stand]:
+    def _ends(
+        self, look: Examination, slopes: dict[str, Tensor], stand: Stand, budget: Budget, judge: LossJudge | None
+    ) -> Iterator[Stand]:
         """Yield where the stage may end: one mask for each damping, and steps of several lengths along each slope.
 
         In looks there is a second mask, in which pruned weights have come back for others.
         """
         for damped in map(stand.damped, self._dampings(stand.number)):
             quadratic = look.model(stand.values, damped.damping[damped.kind])
-            judge = LossJudge(self._loss_held.around(stand.values), self.clock)
             generator = torch.Generator().manual_seed(self.seed + stand.number)
             problem = Problem(stand.values, budget, generator, quadratic, judge, self.notify, self.clock)
             pruned = stand.pruned
@@ -226,7 +236,14 @@ class StagedRun:
             for mask in masks:
                 budget.check(mask)
                 with self.clock.measure("update"):
-                    yield from steps(replace(damped, pruned=mask), *moves(self.method, problem, slopes, mask))
+                    yield from steps(replace(damped, pruned=mask), *self._moves(problem, slopes, mask))
+
+    def _moves(self, problem: Problem, slopes: dict[str, Tensor], mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the steps of the method's update; without one, back to the trained values of what the mask keeps."""
+        if moves_weights(self.method):
+            return moves(self.method, problem, slopes, mask)
+        trained = self.weights.flatten(self.dense.model)
+        return (trained.masked_fill(mask, 0.0) - problem.weights).double(), {}
 
     def _best(self, candidates: list[Stand]) -> Stand:
         """Return the candidate with the smallest loss on the samples held out; the first of equals."""

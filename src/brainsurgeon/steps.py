@@ -28,11 +28,9 @@ def _update(method: Method) -> Update:
 def moves(
     method: Method, problem: Problem, slopes: dict[str, Tensor], pruned: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the update for what is removed, and each slope's Newton step (none where the method has no update)."""
+    """Return the update for what is removed, and each slope's Newton step."""
     assert problem.quadratic is not None
     update = _update(method)
-    if not moves_weights(method):
-        return update(problem, pruned).double(), {}
     repair, *newtons = problem.quadratic.moves(pruned, list(slopes.values()))
     if not isinstance(update, Joint):
         repair = update(problem, pruned).double()

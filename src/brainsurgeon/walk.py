@@ -97,7 +97,8 @@ class Walker:
 
     def _batches(self, count: int, number: int) -> Iterable[Batch]:
         batches = self.samples.draw_again(count, number)
-        return map(self.held.layout, blend(batches, number) if self.blending else batches)
+        seed = 1_000_003 * self.samples.seed + number
+        return map(self.held.layout, blend(batches, seed) if self.blending else batches)
 
     def _held_loss(self, values: Tensor) -> float:
         return self.held.at(values).loss()
