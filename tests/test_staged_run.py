@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon import PruningResult, prune, sample_loss, staged
+from brainsurgeon import PruningResult, pacing, prune, sample_loss, staged
 from brainsurgeon.mask import make_budget
 from brainsurgeon.samples import TrainingSamples
 from brainsurgeon.schedule import KINDS, Stages
@@ -106,7 +106,7 @@ def test_what_is_gone_comes_back_in_looks_alone(toy: Any, method: str) -> None:
     for number, (before, after) in enumerate(pairwise(notebook.stands), 2):
         returned = int((before.pruned & ~after.pruned).sum())
         assert returned == told[number - 1]["returned"]
-        assert not returned or (number - 1) % staged.LOOK == 0
+        assert not returned or (number - 1) % pacing.LOOK == 0
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_other_weights(toy: Any) -> None:

@@ -25,6 +25,7 @@ from .examine import CURVATURES, Examination, examine
 from .loss import BatchLoss
 from .mask import Budget
 from .methods import Method
+from .pacing import Pacing
 from .problem import Problem
 from .reconstruct import reconstruct
 from .revise import revise
@@ -36,11 +37,6 @@ from .steps import LENGTHS, moves, moves_weights, steps
 from .walk import Walker
 from .weights import PrunableWeights
 
-DAMPINGS = (1.0, 0.1, 10.0)
-LOOK = 5
-"""Where both kinds of curvature may be used they compete in every so many stages; the winner works in between."""
-DAMPING_LOOK = 3
-"""Other dampings are tried in every so many stages."""
 FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 400, 1000, 120_000_000
 """Rows of gradients in a stage: within these bounds, and no more than so many entries."""
 ENOUGH = 1000
@@ -50,8 +46,6 @@ JUDGED = 2000
 """Samples of a stage that a search compares masks on; those held out judge where the stage ends, and nothing else."""
 PATIENCE = 3
 """After so many refits in a row that led nowhere the others are left out."""
-WALK_SHARE = 0.6
-"""The share of the sample gradients that is kept for walks."""
 HOPELESS = 1000
 """A Fisher with more weights than this for each of its rows does not compete."""
 
@@ -84,19 +78,21 @@ class StagedRun:
         few = self.samples.held < ENOUGH
         self._judge = self.matching if few and self.matching is not None else self.batch_loss
         self._held = SampleLoss(self._judge, self.weights, values, held_out, judging=1.0)
+        kinds = len(CURVATURES) if self.curvature == "auto" else 1
+        self._pacing = Pacing(self.schedule, self.effort, self.samples.size, kinds, len(self._losses))
         stand = keeper.load() if keeper else None
         if stand is None:
             kind = "gram" if self.curvature == "auto" else self.curvature
             stand = Stand(0, 0.0, values, torch.zeros_like(values, dtype=torch.bool), torch.zeros_like(values), kind)
         self.gradients_taken = stand.gradients
         if self.schedule.looks_from(stand.number + 1):
-            self._share(replace(stand, number=stand.number + 1))  # refuse too few gradients before any work
+            self._pacing.share(replace(stand, number=stand.number + 1))  # refuse too few gradients before any work
         resumed, paces = stand.number, list[float]()
         started = before = time.monotonic()
         deadline = math.inf if self.effort.max_seconds is None else started + self.effort.max_seconds
         walker = Walker(
             self._judge, self._held, self.weights, self.samples, self.schedule, self.effort.max_gradients, deadline,
-            self._owed, self.notify, self.clock, blending=self._judge is self.matching,
+            self._pacing.owed, self.notify, self.clock, blending=self._judge is self.matching,
         )  # fmt: skip
         for number in range(stand.number + 1, self.schedule.total + 1):
             if stand.idle >= PATIENCE and not self.schedule.is_walk(number):
@@ -105,7 +101,7 @@ class StagedRun:
             if number - 1 > resumed and not self.schedule.is_walk(number - 1):
                 paces.append(now - before)
             before = now
-            progress = self._progress(number, stand, now - started, paces)
+            progress = self._pacing.progress(number, stand, now - started, paces)
             if progress is None:
                 self.notes.append(f"time was up: {stand.number} of {self.schedule.total} stages and refits were done")
                 break
@@ -119,25 +115,13 @@ class StagedRun:
                 keeper.save(stand)
         return stand
 
-    def _progress(self, number: int, stand: Stand, elapsed: float, paces: list[float]) -> float | None:
-        """Return how far pruning is to have come after this stage, in larger steps where time is short."""
-        left = self.schedule.stages - self.schedule.looks_before(number)
-        if self.effort.max_seconds is not None and paces:
-            affordable = (self.effort.max_seconds - elapsed) / max(sum(paces) / len(paces), 1e-9)
-            if stand.progress >= 1:
-                return 1.0 if affordable >= 1 else None
-            left = max(1, int(min(left, affordable)))
-        if self.schedule.is_walk(number):
-            return stand.progress
-        return 1.0 if left <= 1 else stand.progress + (1 - stand.progress) / left
-
     def _stage(self, stand: Stand, final: Budget) -> Stand:
         budget = self.schedule.budget_at(stand.progress, final)
         stays = budget.total == int(stand.pruned.sum())
         self.weights.assign(self.batch_loss.model, stand.values)
-        batches = list(self.samples.draw(self._share(stand), stand.number))
+        batches = list(self.samples.draw(self._pacing.share(stand), stand.number))
         judge = self._search_judge(batches, stand)
-        both = self._is_look(stand.number) and self.curvature == "auto"
+        both = self._pacing.is_look(stand.number) and self.curvature == "auto"
         both = both and self.weights.size <= HOPELESS * self._rows(batches)
         with self.clock.measure("gradients"):
             others = self._other_slopes(batches, stand)
@@ -167,26 +151,6 @@ class StagedRun:
         sample = list(first(batches, JUDGED))
         return LossJudge(SampleLoss(self.batch_loss, self.weights, stand.values, sample), self.clock)
 
-    def _is_look(self, number: int) -> bool:
-        return self.schedule.looks_before(number) % LOOK == 0
-
-    def _dampings(self, number: int) -> tuple[float, ...]:
-        return DAMPINGS if self.schedule.looks_before(number) % DAMPING_LOOK == 0 else DAMPINGS[:1]
-
-    def _share(self, stand: Stand) -> int:
-        """Return how many samples a stage examines the loss on; each costs a gradient for every look and slope."""
-        numbers = self.schedule.looks_from(stand.number)
-        looks, others = sum(map(self._is_look, numbers)), len(self._losses) - 1
-        wanted = len(numbers) + looks * (self.curvature == "auto")
-        wanted += others * (looks if stand.favoured == "loss" else len(numbers))
-        share = self.effort.share(wanted, stand.gradients - stand.walked, WALK_SHARE if self.schedule.walks else 0)
-        return min(self.samples.size, share)
-
-    def _owed(self, stand: Stand) -> int:
-        """Return how many gradients a walk must leave to the stages and refits that are still to come."""
-        most = int(self.effort.max_gradients * (1 - WALK_SHARE))
-        return max(0, most - stand.gradients + stand.walked) if self.schedule.looks_from(stand.number) else 0
-
     @property
     def _losses(self) -> dict[str, BatchLoss]:
         return {"loss": self.batch_loss} | ({} if self.matching is None else {"match": self.matching})
@@ -206,7 +170,7 @@ class StagedRun:
 
     def _other_slopes(self, batches: list[Batch], stand: Stand) -> dict[str, Tensor]:
         """Return the slopes besides the loss's own: in looks all, in between none where the loss's own was better."""
-        if stand.favoured == "loss" and not self._is_look(stand.number):
+        if stand.favoured == "loss" and not self._pacing.is_look(stand.number):
             return {}
         others = {name: loss for name, loss in self._losses.items() if name != "loss"}
         self.gradients_taken += len(others) * sum(map(batch_size, batches))
@@ -220,7 +184,7 @@ class StagedRun:
 
         In looks there is a second mask, in which pruned weights have come back for others.
         """
-        for damped in map(stand.damped, self._dampings(stand.number)):
+        for damped in map(stand.damped, self._pacing.dampings(stand.number)):
             quadratic = look.model(stand.values, damped.damping[damped.kind])
             generator = torch.Generator().manual_seed(self.seed + stand.number)
             problem = Problem(stand.values, budget, generator, quadratic, judge, self.notify, self.clock)
@@ -229,7 +193,7 @@ class StagedRun:
                 with self.clock.measure("selection"):
                     pruned = self.method.selection(problem)
             masks = [pruned]
-            if self._is_look(stand.number) and damped.damping == stand.damping and moves_weights(self.method):
+            if self._pacing.is_look(stand.number) and damped.damping == stand.damping and moves_weights(self.method):
                 with self.clock.measure("selection"):
                     slope = stand.favoured if stand.favoured in slopes else "loss"
                     masks.append(revise(quadratic, pruned, slopes[slope], stand.reach(slope), budget))
@@ -257,7 +221,7 @@ class StagedRun:
 
         Tried in looks, and in between for as long as it helps.
         """
-        wanted = stand.rebuilt or self._is_look(stand.number)
+        wanted = stand.rebuilt or self._pacing.is_look(stand.number)
         if stand.kind != "gram" or not wanted or not moves_weights(self.method):
             return replace(stand, rebuilt=False)
         with self.clock.measure("rebuild"):
