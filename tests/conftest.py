@@ -1,8 +1,14 @@
 """What all tests share: hypothesis draws the same examples on every run, without a time limit for each."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import settings
+
+# The networks here are small: threads gain nothing, and on a busy machine they wait for one another for minutes.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("steady")
