@@ -30,7 +30,10 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
         for r in (0.8, 0.9, 0.7, 0.5) for s in (0, 1, 2)
     ]  # fmt: skip
     found += [
-        ("beyond", f"{beyond} mobilenet-0.75 --samples 1000 --max-gradients 240000 --sparsities {r} --seeds {s} {common}")
+        (
+            "beyond",
+            f"{beyond} mobilenet-0.75 --samples 1000 --max-gradients 240000 --sparsities {r} --seeds {s} {common}",
+        )
         for r in (0.7, 0.8, 0.6, 0.5) for s in (0, 1, 2)
     ]  # fmt: skip
     found += [
@@ -68,6 +71,7 @@ def _tables() -> list[tuple[str, range, tuple[str, ...]]]:
         ("mobilenet-0.75", range(3), updated),
         ("resnet20", range(5), updated),
         ("cifarnet", range(5), (*updated, "rmp", "cbs@1")),
+        ("mlpnet", range(5), (*updated, "rmp", "cbs@1")),
     ]
 
 

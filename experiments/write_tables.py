@@ -27,7 +27,7 @@ def write() -> dict[Path, str]:
     """Return every page with its tables filled in."""
     pattern = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
     pages = {}
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
         pages[page] = pattern.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", text)
     return pages
@@ -101,6 +101,16 @@ def joint(table: str) -> str:
     return getattr(_script("experiments/joint_tables.py"), table)(lines)
 
 
+def readme(table: str) -> str:
+    """Tabulate what the README shows."""
+    if table == "staged":
+        found: Any = _script("experiments/write_beyond.py").runs()
+    else:
+        found = {network: read_cells(RESULTS, network) for network in NETWORKS}
+    head, *rows = getattr(_script("experiments/readme_tables.py"), table)(found)
+    return _table(head, rows)
+
+
 def labels() -> str:
     """Tabulate what the labels of the Fisher matrix change, mean over seeds ± standard deviation."""
     cells = [json.loads(line) for line in (RESULTS / "labels.jsonl").read_text().splitlines()]
@@ -128,6 +138,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "joint-loss": lambda: joint("sample_loss"),
     "joint-seconds": lambda: joint("seconds"),
     "labels": labels,
+    "readme-paper": lambda: readme("paper"),
+    "readme-staged": lambda: readme("staged"),
     "searches": searches,
     "worth": worth,
 }
