@@ -38,8 +38,8 @@ NOTES = {
     "table5": "The joint update against the independent one, same network.",
 }
 CAPTIONS = {
-    "figure3": "Figure 3: run time by sparsity. MLPNet on 2 CPU cores, CIFARNet on one of them, ResNet20 and "
-    "MobileNet on an H200 shared by several processes.",
+    "figure3": "Figure 3: run time by sparsity. MLPNet and CIFARNet on one CPU core (MP, WF-S and WF of "
+    "MLPNet on two), ResNet20 and MobileNet on an H200 shared by several processes.",
     "figure4": "Figure 4: accuracy gained by each step.",
     "figure5": "Figure 5: accuracy by sparsity.",
     "runtime": "Where the time of CBS goes, CIFARNet, on one CPU core.",
