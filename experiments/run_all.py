@@ -65,7 +65,7 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _tables() -> list[tuple[str, range, tuple[str, ...]]]:
-    """Return the cells whose methods have changed since they were recorded."""
+    """Return the cells of the tables that depend on the searches and updates."""
     updated = ("cbs-s", "cbs", "mp+cbs-u", "wf-s+cbs-u", "algorithm1", "algorithm1+cbs-u")
     return [
         ("mobilenet-0.75", range(3), updated),

@@ -39,13 +39,18 @@ def tables() -> str:
     return "\n".join(table(key, found[key]) for key in sorted(found, key=str)).rstrip("\n")
 
 
+def most_thorough(lines: list[dict]) -> list[dict]:
+    """Return the runs with the most gradients that were tried; smaller budgets are in the picture."""
+    most = max(line["max_gradients"] for line in lines)
+    return [line for line in lines if line["max_gradients"] == most]
+
+
 def table(key: tuple[str, int | None], lines: list[dict]) -> str:
     """Return the table of one network at one number of samples."""
     network, samples = key
     amount = "all training samples" if samples is None else f"{samples:,} training samples"
     text = f"### {TITLES[network]}, {amount}\n\n"
-    most = max(line["max_gradients"] for line in lines)
-    lines = [line for line in lines if line["max_gradients"] == most]  # smaller budgets are in the picture
+    lines = most_thorough(lines)
     head = ("sparsity", "accuracy", "seeds", "goal", "with batch norms recalibrated", "sample gradients", "seconds")
     text += f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
     for sparsity in sorted({line["sparsity"] for line in lines}):
@@ -62,6 +67,26 @@ def table(key: tuple[str, int | None], lines: list[dict]) -> str:
         )  # fmt: skip
         text += f"| {' | '.join(cells)} |\n"
     return text
+
+
+OVERVIEW = {
+    ("mlpnet", None): "MLPNet, all samples",
+    ("mlpnet", 1000): "MLPNet, 1,000 samples in all",
+    ("resnet20", None): "ResNet20, all samples",
+    ("resnet20", 1000): "ResNet20, 1,000 samples in all",
+    ("mobilenet-0.75", 1000): "MobileNetV1 0.75, 1,000 images in all (dense 66.9)",
+}
+
+
+def overview() -> list[list[str]]:
+    """Return the head and the rows of what the README shows."""
+    sparsities, found = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98), runs()
+    rows = [["", *(f"{sparsity:g}" for sparsity in sparsities)]]
+    for key, title in OVERVIEW.items():
+        here = most_thorough(found[key])
+        by = [[line["accuracy"] for line in here if line["sparsity"] == sparsity] for sparsity in sparsities]
+        rows.append([title, *(f"{mean(accuracies):.2f}" if accuracies else "–" for accuracies in by)])
+    return rows
 
 
 CHITA = {

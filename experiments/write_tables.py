@@ -14,7 +14,8 @@ from statistics import mean, stdev
 from types import ModuleType
 from typing import Any
 
-from brainsurgeon.reproduce.cells import read_cells
+from brainsurgeon.reproduce.cells import Cell, read_cells
+from brainsurgeon.reproduce.published import PUBLISHED
 from brainsurgeon.settings import FISHERS
 
 ROOT = Path(__file__).parent.parent
@@ -41,12 +42,31 @@ def choosing() -> str:
     rows = []
     for network, sparsities in (("mlpnet", (0.5, 0.8, 0.9, 0.95, 0.98)), ("resnet20", (0.5, 0.7, 0.8, 0.9))):
         for sparsity in sparsities:
-            found = [
-                [c["accuracy"] for c in cells[network] if (c["sparsity"], c["method"]) == (sparsity, m)]
-                for m in methods
-            ]
-            rows.append([NETWORKS[network], f"{sparsity:g}", *(f"{sum(f) / len(f):.2f}" if f else "–" for f in found)])
+            found = [_accuracies(cells[network], method, sparsity) for method in methods]
+            rows.append([NETWORKS[network], f"{sparsity:g}", *(f"{mean(f):.2f}" if f else "–" for f in found)])
     return _table(["network", "sparsity", *(TITLES[method] for method in methods)], rows)
+
+
+def paper() -> str:
+    """Tabulate the paper's methods at high sparsities, the paper's figures in brackets."""
+    methods, rows = ("mp", "wf", "cbs-s", "cbs"), []
+    for network, dense, sparsities in (("mlpnet", 93.97, (0.9, 0.95, 0.98)), ("resnet20", 91.43, (0.7, 0.8, 0.9))):
+        cells, published = read_cells(RESULTS, network), PUBLISHED[network]
+        for sparsity in sparsities:
+            title = f"{NETWORKS[network]} (dense {dense})" if sparsity == sparsities[0] else ""
+            both = ((mean(_accuracies(cells, m, sparsity)), published[m][sparsity]) for m in methods)
+            rows.append([title, f"{sparsity:.2f}", *(f"{ours:.2f} ({theirs:.2f})" for ours, theirs in both)])
+    return _table(["", "sparsity", *(TITLES[method] for method in methods)], rows)
+
+
+def staged() -> str:
+    """Tabulate what pruning in stages reaches."""
+    head, *rows = _script("experiments/write_beyond.py").overview()
+    return _table(head, rows)
+
+
+def _accuracies(cells: list[Cell], method: str, sparsity: float) -> list[float]:
+    return [cell["accuracy"] for cell in cells if (cell["method"], cell["sparsity"]) == (method, sparsity)]
 
 
 def finetuned(network: str) -> str:
@@ -101,16 +121,6 @@ def joint(table: str) -> str:
     return getattr(_script("experiments/joint_tables.py"), table)(lines)
 
 
-def readme(table: str) -> str:
-    """Tabulate what the README shows."""
-    if table == "staged":
-        found: Any = _script("experiments/write_beyond.py").runs()
-    else:
-        found = {network: read_cells(RESULTS, network) for network in NETWORKS}
-    head, *rows = getattr(_script("experiments/readme_tables.py"), table)(found)
-    return _table(head, rows)
-
-
 def labels() -> str:
     """Tabulate what the labels of the Fisher matrix change, mean over seeds ± standard deviation."""
     cells = [json.loads(line) for line in (RESULTS / "labels.jsonl").read_text().splitlines()]
@@ -138,8 +148,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "joint-loss": lambda: joint("sample_loss"),
     "joint-seconds": lambda: joint("seconds"),
     "labels": labels,
-    "readme-paper": lambda: readme("paper"),
-    "readme-staged": lambda: readme("staged"),
+    "readme-paper": paper,
+    "readme-staged": staged,
     "searches": searches,
     "worth": worth,
 }

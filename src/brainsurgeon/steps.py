@@ -29,7 +29,6 @@ def moves(
     method: Method, problem: Problem, slopes: dict[str, Tensor], pruned: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the update for what is removed, and each slope's Newton step."""
-    assert problem.quadratic is not None
     update = _update(method)
     repair, *newtons = problem.quadratic.moves(pruned, list(slopes.values()))
     if not isinstance(update, Joint):
