@@ -1,6 +1,6 @@
 """Accuracy with gradients stored in bfloat16 against float32: MLPNet, K = 10,000.
 
-    python benchmarks/bfloat16.py FOLDER_OF_CHECKPOINTS [--seeds N] [--output FILE.json]
+python benchmarks/bfloat16.py FOLDER_OF_CHECKPOINTS [--seeds N] [--output FILE.json]
 """
 
 import argparse
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from brainsurgeon.evaluate import accuracy
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
-from brainsurgeon.surgery import Surgery
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.surgery import Surgery
 
 
 def main() -> None:

@@ -17,14 +17,14 @@ from pathlib import Path
 import torch
 from torch.nn.functional import cross_entropy
 
-from brainsurgeon.batches import regroup
-from brainsurgeon.gradients import collect_gradients
-from brainsurgeon.loss import BatchLoss
-from brainsurgeon.models import build
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
-from brainsurgeon.surgery import Surgery
-from brainsurgeon.versions import versions
-from brainsurgeon.weights import find_weights
+from brainsurgeon.files.versions import versions
+from brainsurgeon.network.gradients import collect_gradients
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.weights import find_weights
+from brainsurgeon.paper.models import build
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.surgery import Surgery
+from brainsurgeon.samples.batches import regroup
 
 
 def subject(network: str, checkpoints: Path | None):
@@ -113,7 +113,7 @@ def _mlpnet(checkpoints: Path | None) -> dict:
 
 def _search_reads(checkpoints: Path | None) -> dict:
     """One step of each search on MLPNet with K = 4,000, in streaming reads of the gradients."""
-    from brainsurgeon.selection import LocalSearch, Magnitude, WideSearch
+    from brainsurgeon.engine.selection import LocalSearch, Magnitude, WideSearch
 
     model, data = subject("mlpnet", checkpoints)
     settings = {**PROTOCOLS["mlpnet"].settings, "num_gradients": 4000}
@@ -139,8 +139,8 @@ def _search_reads(checkpoints: Path | None) -> dict:
 
 
 def _problem(surgery: Surgery):
-    from brainsurgeon.mask import make_budget
-    from brainsurgeon.problem import Problem
+    from brainsurgeon.engine.budget import make_budget
+    from brainsurgeon.engine.problem import Problem
 
     layers = [(layer.name, layer.offset, layer.size) for layer in surgery.weights.layers]
     budget = make_budget("global", 0.9, layers, surgery.device)
@@ -149,8 +149,12 @@ def _problem(surgery: Surgery):
 
 def memory(checkpoints: Path | None) -> dict:
     """Peak memory of a whole run in a process of its own, against the bytes of the gradients."""
-    cases = [(network, sparsity, dtype) for network in ("resnet20", "mlpnet") for sparsity in (0.5, 0.9)
-             for dtype in ("float32", "bfloat16")]  # fmt: skip
+    cases = [
+        (network, sparsity, dtype)
+        for network in ("resnet20", "mlpnet")
+        for sparsity in (0.5, 0.9)
+        for dtype in ("float32", "bfloat16")
+    ]
     found = {}
     for network, sparsity, dtype in cases:
         command = [sys.executable, __file__, "peak", network, str(sparsity), dtype]
@@ -184,8 +188,8 @@ def peak(network: str, sparsity: float, dtype: str, checkpoints: Path | None) ->
 
 def growth(checkpoints: Path | None) -> dict:
     """Exponents of time in N and K of a product, of the screening and of the update, by fits on a log scale."""
-    from brainsurgeon.curvature import Fisher
-    from brainsurgeon.quadratic import QuadraticModel
+    from brainsurgeon.engine.curvature import Fisher
+    from brainsurgeon.engine.quadratic import QuadraticModel
 
     def seconds(size: int, rows: int) -> dict[str, float]:
         generator = torch.Generator().manual_seed(0)

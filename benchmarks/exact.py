@@ -24,14 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brainsurgeon.curvature import Fisher
-from brainsurgeon.evaluate import accuracy
-from brainsurgeon.exact import Instance, certify, solve
-from brainsurgeon.mask import Budget
-from brainsurgeon.problem import Problem
-from brainsurgeon.quadratic import QuadraticModel
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
-from brainsurgeon.selection import (
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.curvature import Fisher
+from brainsurgeon.engine.problem import Problem
+from brainsurgeon.engine.quadratic import QuadraticModel
+from brainsurgeon.engine.selection import (
     Given,
     LocalSearch,
     Magnitude,
@@ -40,8 +37,11 @@ from brainsurgeon.selection import (
     Relaxed,
     WideSearch,
     WoodFisher,
-)  # fmt: skip
-from brainsurgeon.surgery import Surgery
+)
+from brainsurgeon.exact import Instance, certify, solve
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.surgery import Surgery
 
 RESULTS = Path(__file__).parent.parent / "experiments" / "results"
 FINE = 1e-9
@@ -202,10 +202,15 @@ def formulations(options: argparse.Namespace) -> dict[str, Any]:
             found = solve(Instance.from_gradients(G, w, 1e-3), size // 2, formulation, 60.0)
             rows.append(
                 {
-                    "formulation": formulation, "N": size, "status": found.status, "gap": found.gap,
-                    "seconds": found.seconds, "nodes": found.nodes, "objective": found.objective,
+                    "formulation": formulation,
+                    "N": size,
+                    "status": found.status,
+                    "gap": found.gap,
+                    "seconds": found.seconds,
+                    "nodes": found.nodes,
+                    "objective": found.objective,
                 }
-            )  # fmt: skip
+            )
             print(found.summary(), flush=True)
             if found.status != "optimal":
                 break
@@ -223,10 +228,16 @@ def largest(options: argparse.Namespace) -> dict[str, Any]:
                     found = solve(quadratic, round(sparsity * size), formulation, 60.0)
                     rows.append(
                         {
-                            "network": network, "N": size, "sparsity": sparsity, "formulation": formulation,
-                            "status": found.status, "gap": found.gap, "seconds": found.seconds, "nodes": found.nodes,
+                            "network": network,
+                            "N": size,
+                            "sparsity": sparsity,
+                            "formulation": formulation,
+                            "status": found.status,
+                            "gap": found.gap,
+                            "seconds": found.seconds,
+                            "nodes": found.nodes,
                         }
-                    )  # fmt: skip
+                    )
                     print(network, sparsity, found.summary(), flush=True)
                     if found.status != "optimal":
                         break
@@ -249,19 +260,25 @@ def networks(options: argparse.Namespace) -> dict[str, Any]:
                 model = surgery.prune(sparsity, (Given({"mask": mask}), _keep())).model
                 rows.append(
                     {
-                        "network": network, "sparsity": sparsity, "method": name, "cost": quadratic.cost(mask),
-                        "seconds": seconds, "lower": proof.lower_bound,
-                        "gap": 1 - proof.lower_bound / quadratic.cost(mask), "accuracy": accuracy(model, data),
-                        "bounds": proof.bounds, "certificate": proof.status,
+                        "network": network,
+                        "sparsity": sparsity,
+                        "method": name,
+                        "cost": quadratic.cost(mask),
+                        "seconds": seconds,
+                        "lower": proof.lower_bound,
+                        "gap": 1 - proof.lower_bound / quadratic.cost(mask),
+                        "accuracy": accuracy(model, data),
+                        "bounds": proof.bounds,
+                        "certificate": proof.status,
                         "certificate seconds": proof.seconds,
                     }
-                )  # fmt: skip
+                )
                 print({k: v for k, v in rows[-1].items() if k != "bounds"}, flush=True)
     return {"gradients": GRADIENTS, "seconds": options.seconds, "rows": rows}
 
 
 def _keep() -> Any:
-    from brainsurgeon.update import Keep
+    from brainsurgeon.engine.update import Keep
 
     return Keep()
 

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from brainsurgeon import freeze_zeros
-from brainsurgeon.models import build
-from brainsurgeon.versions import versions
-from brainsurgeon.weights import find_weights
-from brainsurgeon.zeros import set_zeros
+from brainsurgeon.files.versions import versions
+from brainsurgeon.network.weights import find_weights
+from brainsurgeon.network.zeros import set_zeros
+from brainsurgeon.paper.models import build
 
 SHAPES = {"mlpnet": (1, 28, 28), "resnet20": (3, 32, 32), "mobilenet-0.75": (3, 96, 96)}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -64,9 +64,14 @@ def cell(name: str, kind: str, batch: int, seconds: float) -> dict[str, object]:
         hold._after_step()
         hooks.append(time.perf_counter() - start)
     return {
-        "network": name, "optimizer": kind, "batch": batch, "without_ms": without, "with_ms": with_it,
-        "hooks_ms": least_disturbed(hooks), "share": least_disturbed(hooks) / without,
-    }  # fmt: skip
+        "network": name,
+        "optimizer": kind,
+        "batch": batch,
+        "without_ms": without,
+        "with_ms": with_it,
+        "hooks_ms": least_disturbed(hooks),
+        "share": least_disturbed(hooks) / without,
+    }
 
 
 def main() -> None:

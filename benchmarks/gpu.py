@@ -1,6 +1,6 @@
 """The engine on a GPU: the same results as on the CPU within tolerance, and its timings.
 
-    python benchmarks/gpu.py --checkpoints FOLDER [--data FOLDER] [--output FILE.json]
+python benchmarks/gpu.py --checkpoints FOLDER [--data FOLDER] [--output FILE.json]
 """
 
 import argparse
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from brainsurgeon.evaluate import accuracy
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network, training_samples
-from brainsurgeon.surgery import Surgery
-from brainsurgeon.versions import versions
+from brainsurgeon.files.versions import versions
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network, training_samples
+from brainsurgeon.pruning.surgery import Surgery
 
 METHODS = ("mp", "wf-s", "wf", "mp+cbs-u", "cbs-s", "cbs")
 
@@ -31,9 +31,11 @@ def examine(network: str, device: str, checkpoints: Path, root: Path | None, gra
         result = surgery.prune(0.9, method)
         masks = torch.cat([mask.flatten().cpu() for mask in result.masks.values()])
         found[method] = {
-            "seconds": time.perf_counter() - start, "accuracy": accuracy(result.model, data), "masks": masks,
+            "seconds": time.perf_counter() - start,
+            "accuracy": accuracy(result.model, data),
+            "masks": masks,
             "loss": result.loss_after,
-        }  # fmt: skip
+        }
     return found, surgery
 
 
@@ -55,11 +57,12 @@ def main() -> None:
             "agreement": {
                 m: {
                     "same_mask": float((small["cpu"][m]["masks"] == small["cuda"][m]["masks"]).double().mean()),
-                    "accuracy_cpu": small["cpu"][m]["accuracy"], "accuracy_gpu": small["cuda"][m]["accuracy"],
+                    "accuracy_cpu": small["cpu"][m]["accuracy"],
+                    "accuracy_gpu": small["cuda"][m]["accuracy"],
                 }
                 for m in METHODS
             },
-        }  # fmt: skip
+        }
     text = json.dumps(report, indent=2)
     print(text)
     if options.output:

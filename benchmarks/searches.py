@@ -23,13 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brainsurgeon.clock import Clock
-from brainsurgeon.evaluate import accuracy
-from brainsurgeon.mask import make_budget
-from brainsurgeon.problem import Problem
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
-from brainsurgeon.sample_loss import LossJudge
-from brainsurgeon.selection import (
+from brainsurgeon.engine.budget import make_budget
+from brainsurgeon.engine.problem import Problem
+from brainsurgeon.engine.selection import (
     LocalSearch,
     MultiStart,
     Polish,
@@ -39,7 +35,11 @@ from brainsurgeon.selection import (
     Tabu,
     WideSearch,
 )
-from brainsurgeon.surgery import Surgery
+from brainsurgeon.events.clock import Clock
+from brainsurgeon.network.sample_loss import LossJudge
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.surgery import Surgery
 
 RESULTS = Path(__file__).parent / "results" / "searches.json"
 LONG = 3600.0  # the polish is bounded by rounds: its seconds are those of the clock on the wall
@@ -49,15 +49,13 @@ SEARCHES: dict[str, list[Any]] = {
     "recentred": [RecentredSearch(max_steps=steps) for steps in (2, 6, 24)],
     "tabu": [Tabu(max_steps=4), Tabu(), Tabu(stall=256)],
     "multi-start": [MultiStart(starts=starts) for starts in (2, 4, 8)],
-    "relinking": [
-        Relinking(search=RecentredSearch(max_steps=4), elite=2), Relinking(elite=2), Relinking(elite=3)
-    ],
+    "relinking": [Relinking(search=RecentredSearch(max_steps=4), elite=2), Relinking(elite=2), Relinking(elite=3)],
     "wide": [WideSearch(starts=1, max_steps=4), WideSearch(starts=1), WideSearch(starts=4)],
     "algorithm 1": [LocalSearch(max_steps=steps) for steps in (2, 5, 50)],
     "multi-start, recentred": [MultiStart(search=RecentredSearch(), starts=starts) for starts in (2, 4)],
     "polish": [Polish(rounds=rounds, seconds=LONG) for rounds in (1, 100)],
     "tabu, then recentred": [RecentredSearch(start=Tabu())],
-}  # fmt: skip
+}
 """Each search from quick to thorough."""
 CASES: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
     "mlpnet": ({"num_gradients": 2000, "blocks": "model"}, (0.9, 0.98)),

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from brainsurgeon.report.drawing import Drawing, Point, ticks
+from brainsurgeon.app.report.drawing import Drawing, Point, ticks
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "searches.json"

@@ -14,19 +14,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from brainsurgeon.mask import make_budget
-from brainsurgeon.models import build
-from brainsurgeon.versions import versions
-from brainsurgeon.weights import find_weights
-from brainsurgeon.worth import RUNTIMES, worth
+from brainsurgeon.cost import RUNTIMES, worth
+from brainsurgeon.engine.budget import make_budget
+from brainsurgeon.files.versions import versions
+from brainsurgeon.network.weights import find_weights
+from brainsurgeon.paper.models import build
 
 SPARSITIES = (0.5, 0.8, 0.9, 0.95)
 SHAPES = {
-    "mlpnet": (1, 28, 28), "resnet20": (3, 32, 32), "mobilenet": (3, 224, 224), "linear-2048": (2048,),
-}  # fmt: skip
+    "mlpnet": (1, 28, 28),
+    "resnet20": (3, 32, 32),
+    "mobilenet": (3, 224, 224),
+    "linear-2048": (2048,),
+}
 TITLES = {
-    "mlpnet": "MLPNet", "resnet20": "ResNet20", "mobilenet": "MobileNetV1", "linear-2048": "2048→2048→2048, linear",
-}  # fmt: skip
+    "mlpnet": "MLPNet",
+    "resnet20": "ResNet20",
+    "mobilenet": "MobileNetV1",
+    "linear-2048": "2048→2048→2048, linear",
+}
 
 
 def network(name: str) -> nn.Module:
@@ -56,11 +62,15 @@ def cell(name: str, sparsity: float, batch: int, seconds: float) -> dict[str, An
     others = sum(v.numel() * v.element_size() for n, v in model.state_dict().items() if n not in masks)
     ideal = size / 8 + 4 * (size - gone) + others
     return {
-        "network": name, "sparsity": sparsity, "batch": batch, **found.to_dict(),
-        "bytes_ideal": ideal, "compressed_to_ideal": found.bytes_compressed / ideal,
+        "network": name,
+        "sparsity": sparsity,
+        "batch": batch,
+        **found.to_dict(),
+        "bytes_ideal": ideal,
+        "compressed_to_ideal": found.bytes_compressed / ideal,
         "speed_up": {runtime: found.speed_up(runtime) for runtime in ("torch-csr", "openvino-sparse")},
         "verdicts": found.verdicts(),
-    }  # fmt: skip
+    }
 
 
 def tables(cells: list[dict[str, Any]]) -> str:
@@ -75,10 +85,12 @@ def tables(cells: list[dict[str, Any]]) -> str:
         if c["batch"] == 1
     ]
     lines += [
-        "", "Milliseconds a batch; in brackets a sparse runtime's speed over its dense twin's, bold from 1.05 on:", "",
+        "",
+        "Milliseconds a batch; in brackets a sparse runtime's speed over its dense twin's, bold from 1.05 on:",
+        "",
         "| network | batch | sparsity | torch | torch CSR | onnxruntime | OpenVINO | OpenVINO, sparse weights on |",
         "|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     for c in cells:
         times = {latency["runtime"]: latency["milliseconds"] for latency in c["latencies"]}
         shown = [f"{short(times[name])}{gain(c, name)}" if times[name] else "–" for name in RUNTIMES]
@@ -115,9 +127,11 @@ def main() -> None:
                     print(name, batch, sparsity, found[name, batch, sparsity]["speed_up"], flush=True)
         cells = sorted(found.values(), key=lambda c: (list(SHAPES).index(c["network"]), c["batch"], c["sparsity"]))
         record = {
-            "command": "python benchmarks/worth.py", "processor": processor(),
-            "versions": versions("cpu"), "cells": cells,
-        }  # fmt: skip
+            "command": "python benchmarks/worth.py",
+            "processor": processor(),
+            "versions": versions("cpu"),
+            "cells": cells,
+        }
         given.output.write_text(json.dumps(record, indent=1) + "\n")
     print(tables(json.loads(given.output.read_text())["cells"]))
 

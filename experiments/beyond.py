@@ -10,13 +10,14 @@ import json
 import time
 from pathlib import Path
 
-from brainsurgeon.evaluate import accuracy
-from brainsurgeon.loss import BatchLoss
-from brainsurgeon.prune import prune
-from brainsurgeon.recalibrate import recalibrate_norms
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
-from brainsurgeon.schedule import Stages
-from brainsurgeon.versions import versions
+from brainsurgeon.network.recalibrate import recalibrate_norms
+
+from brainsurgeon.files.versions import versions
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.prune import prune
+from brainsurgeon.pruning.staged.schedule import Stages
 
 SPARSITIES = {
     "mlpnet": (0.5, 0.7, 0.8, 0.9, 0.95, 0.98),
@@ -51,19 +52,33 @@ def main() -> None:
     for sparsity in options.sparsities or SPARSITIES[options.network]:
         for seed in options.seeds:
             key = {
-                "network": options.network, "method": options.method, "sparsity": sparsity, "seed": seed,
-                "samples": options.samples, "stages": options.stages, "refits": options.refits, "walks": options.walks,
-                "max_gradients": options.max_gradients, "curvature": options.curvature,
-            }  # fmt: skip
+                "network": options.network,
+                "method": options.method,
+                "sparsity": sparsity,
+                "seed": seed,
+                "samples": options.samples,
+                "stages": options.stages,
+                "refits": options.refits,
+                "walks": options.walks,
+                "max_gradients": options.max_gradients,
+                "curvature": options.curvature,
+            }
             if _is_done(path, key):
                 continue
             start = time.perf_counter()
             result = prune(
-                model, images.train(), sparsity, options.method,
+                model,
+                images.train(),
+                sparsity,
+                options.method,
                 schedule=Stages(options.stages, refits=options.refits, walks=options.walks),
-                curvature=options.curvature, max_gradients=options.max_gradients, max_samples=options.samples,
-                include=protocol.settings.get("include"), seed=seed, progress=False,
-            )  # fmt: skip
+                curvature=options.curvature,
+                max_gradients=options.max_gradients,
+                max_samples=options.samples,
+                include=protocol.settings.get("include"),
+                seed=seed,
+                progress=False,
+            )
             seconds = time.perf_counter() - start
             line = {
                 **key,

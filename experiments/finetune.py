@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brainsurgeon.data.augment import random_crop, random_flip
-from brainsurgeon.epochs import split
-from brainsurgeon.evaluate import accuracy
-from brainsurgeon.finetune import finetune
-from brainsurgeon.finetune_settings import FinetuneSettings
-from brainsurgeon.prune import prune
-from brainsurgeon.reproduce.protocol import PROTOCOLS, Protocol, load_images, load_network
-from brainsurgeon.versions import versions
-from brainsurgeon.writing import plain
+from brainsurgeon.files.versions import versions
+from brainsurgeon.files.writing import plain
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, Protocol, load_images, load_network
+from brainsurgeon.pruning.prune import prune
+from brainsurgeon.samples.augment import random_crop, random_flip
+from brainsurgeon.samples.epochs import split
+from brainsurgeon.training.finetune import finetune
+from brainsurgeon.training.settings import FinetuneSettings
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,27 @@ def main() -> None:
                 )
                 seconds = time.perf_counter() - started
                 tuned = finetune(
-                    result.model, train, settings=settings, masks=result.masks, held_out=held_out, progress=False,
+                    result.model,
+                    train,
+                    settings=settings,
+                    masks=result.masks,
+                    held_out=held_out,
+                    progress=False,
                     augment=crop_and_flip if plan.augmented else None,
-                )  # fmt: skip
+                )
                 cell |= {
-                    "pruned": tuned.pruned, "size": result.size,
-                    "dense": accuracy(model, data), "before": accuracy(result.model, data),
+                    "pruned": tuned.pruned,
+                    "size": result.size,
+                    "dense": accuracy(model, data),
+                    "before": accuracy(result.model, data),
                     "after": accuracy(tuned.model, data),
-                    "best_epoch": tuned.best_epoch, "epochs": list(tuned.epochs),
+                    "best_epoch": tuned.best_epoch,
+                    "epochs": list(tuned.epochs),
                     "seconds": {"prune": round(seconds, 1), "fine-tune": round(tuned.seconds, 1)},
-                    "samples": len(train[1]), "settings": tuned.settings,
+                    "samples": len(train[1]),
+                    "settings": tuned.settings,
                     "versions": versions(given.device),
-                }  # fmt: skip
+                }
                 assert tuned.pruned == result.pruned
                 with file.open("a") as lines:
                     lines.write(json.dumps(plain(cell)) + "\n")

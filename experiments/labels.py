@@ -10,11 +10,11 @@ import json
 import time
 from pathlib import Path
 
-from brainsurgeon.evaluate import accuracy
-from brainsurgeon.reproduce.protocol import PROTOCOLS, load_images, load_network
-from brainsurgeon.settings import FISHERS
-from brainsurgeon.surgery import Surgery
-from brainsurgeon.versions import versions
+from brainsurgeon.files.versions import versions
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.settings import FISHERS
+from brainsurgeon.pruning.surgery import Surgery
 
 RUNS = {"mlpnet": ((0.9, 0.95, 0.98), ("wf", "cbs-s", "cbs")), "resnet20": ((0.7, 0.8, 0.9), ("wf", "cbs"))}
 RESULTS = Path(__file__).parent / "results" / "labels.jsonl"
@@ -48,12 +48,19 @@ def main() -> None:
                 start = time.perf_counter()
                 result = surgery.prune(cell["sparsity"], cell["method"])
                 line = {
-                    **key, **cell, "accuracy": accuracy(result.model, images), "pruned": result.pruned,
-                    "loss_before": result.loss_before, "loss_after": result.loss_after,
-                    "predicted_change": result.predicted_change, "seconds": round(time.perf_counter() - start, 1),
-                    "gradient_seconds": round(surgery.clock.seconds["gradients"], 1), "settings": result.settings,
-                    "notes": list(result.notes), "versions": versions(surgery.device),
-                }  # fmt: skip
+                    **key,
+                    **cell,
+                    "accuracy": accuracy(result.model, images),
+                    "pruned": result.pruned,
+                    "loss_before": result.loss_before,
+                    "loss_after": result.loss_after,
+                    "predicted_change": result.predicted_change,
+                    "seconds": round(time.perf_counter() - start, 1),
+                    "gradient_seconds": round(surgery.clock.seconds["gradients"], 1),
+                    "settings": result.settings,
+                    "notes": list(result.notes),
+                    "versions": versions(surgery.device),
+                }
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(*(key | cell).values(), f"{line['accuracy']:.2f} in {line['seconds']} s", flush=True)

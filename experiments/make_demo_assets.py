@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brainsurgeon.data import ImageData, load
-from brainsurgeon.train import DEFAULTS, save_trained, train
+from brainsurgeon.paper.datasets import ImageData, load
+from brainsurgeon.paper.train import DEFAULTS, save_trained, train
 
 ASSETS = Path(__file__).parents[1] / "src" / "brainsurgeon" / "assets"
 TRAIN_IMAGES, TEST_IMAGES = 5_000, 2_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brainsurgeon.data import load
+from brainsurgeon.paper.datasets import load
 
 
 def main() -> None:

@@ -27,37 +27,46 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
     beyond = f"{sys.executable} {HERE / 'beyond.py'}"
     found = [
         ("beyond", f"{beyond} resnet20 --sparsities {r} --seeds {s} --max-gradients 422400 {common}")
-        for r in (0.8, 0.9, 0.7, 0.5) for s in (0, 1, 2)
-    ]  # fmt: skip
+        for r in (0.8, 0.9, 0.7, 0.5)
+        for s in (0, 1, 2)
+    ]
     found += [
         (
             "beyond",
             f"{beyond} mobilenet-0.75 --samples 1000 --max-gradients 240000 --sparsities {r} --seeds {s} {common}",
         )
-        for r in (0.7, 0.8, 0.6, 0.5) for s in (0, 1, 2)
-    ]  # fmt: skip
+        for r in (0.7, 0.8, 0.6, 0.5)
+        for s in (0, 1, 2)
+    ]
     found += [
         ("beyond", f"{beyond} resnet20 --samples 1000 --sparsities {r} --seeds {s} {common}")
-        for r in (0.9, 0.8, 0.7) for s in (0, 1, 2)
-    ]  # fmt: skip
+        for r in (0.9, 0.8, 0.7)
+        for s in (0, 1, 2)
+    ]
     found += [
         ("beyond", f"{beyond} mlpnet --sparsities {r} --seeds {s} --max-gradients 960000 {common}")
-        for r in (0.98, 0.95, 0.9, 0.8, 0.7, 0.5) for s in (0, 1, 2)
-    ]  # fmt: skip
+        for r in (0.98, 0.95, 0.9, 0.8, 0.7, 0.5)
+        for s in (0, 1, 2)
+    ]
     tune = f"{sys.executable} {HERE / 'finetune.py'} resnet20 {common}"
     found += [("finetune", f"{tune} --methods {method}") for method in ("auto", "cbs", "mp")]
     code = (
-        "from pathlib import Path; from brainsurgeon.reproduce.cells import compute; "
-        "from brainsurgeon.reproduce.protocol import PROTOCOLS; "
+        "from pathlib import Path; from brainsurgeon.paper.reproduce.cells import compute; "
+        "from brainsurgeon.paper.reproduce.protocol import PROTOCOLS; "
         "compute(PROTOCOLS['{network}'], Path('{out}'), [Path('{checkpoints}')], seeds=[{seed}], methods={methods}, "
         "root=Path('{data}'), device='{device}')"
     )
     for network, seeds, methods in _tables():
         for seed in seeds:
             filled = code.format(
-                network=network, out="OUTPUT", checkpoints=options.checkpoints, seed=seed, methods=methods,
-                data=options.data, device=options.device,
-            )  # fmt: skip
+                network=network,
+                out="OUTPUT",
+                checkpoints=options.checkpoints,
+                seed=seed,
+                methods=methods,
+                data=options.data,
+                device=options.device,
+            )
             found.append(("tables", f'{sys.executable} -c "{filled}"'))
     benchmark = HERE.parent / "benchmarks" / "gpu.py"
     found.append(("gpu", f"{sys.executable} {benchmark} --checkpoints {options.checkpoints} --output {out}/gpu.json"))

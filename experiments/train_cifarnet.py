@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brainsurgeon.data import DATASETS, ImageData, load
 from brainsurgeon.events import Event
-from brainsurgeon.train import DEFAULTS, save_trained, train
+from brainsurgeon.paper.datasets import DATASETS, ImageData, load
+from brainsurgeon.paper.train import DEFAULTS, save_trained, train
 
 KEYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
@@ -53,9 +53,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=defaults.seed)
     options = parser.parse_args()
     data = read_parts(options.data) if options.data else load("cifar10")
-    settings = replace(
-        defaults, epochs=options.epochs, learning_rate=options.learning_rate, seed=options.seed
-    )
+    settings = replace(defaults, epochs=options.epochs, learning_rate=options.learning_rate, seed=options.seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, record = train("cifarnet", data, settings, device, show)
     try:

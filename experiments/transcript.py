@@ -36,9 +36,14 @@ def _recorded(block: str, folder: str) -> str:
     for command in re.findall(r"^\$ (.*)$", block, re.M):
         place = {**os.environ, "COLUMNS": "110", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=place, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            ["bash", "-c", command],
+            cwd=folder,
+            env=place,
+            text=True,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         said = done.stdout.replace(f"{folder}/", "").rstrip()
         lines += [f"$ {command}", *([said] if said else [])]
     return "```console\n" + "\n".join(line.rstrip() for line in "\n".join(lines).splitlines()) + "\n```"

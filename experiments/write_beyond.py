@@ -11,9 +11,10 @@ from statistics import mean, stdev
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 TITLES = {
-    "mlpnet": "MLPNet (MNIST, dense 93.97)", "resnet20": "ResNet20 (CIFAR-10, dense 91.43)",
+    "mlpnet": "MLPNet (MNIST, dense 93.97)",
+    "resnet20": "ResNet20 (CIFAR-10, dense 91.43)",
     "mobilenet-0.75": "MobileNetV1 0.75 (ImageNet, dense 66.9)",
-}  # fmt: skip
+}
 GOALS = {
     ("mlpnet", None): {0.5: 96.6, 0.7: 96.6, 0.8: 96.6, 0.9: 96.3, 0.95: 95.9, 0.98: 92.0},
     ("resnet20", None): {0.5: 91.1, 0.7: 90.5, 0.8: 88.9, 0.9: 82.0},
@@ -61,10 +62,14 @@ def table(key: tuple[str, int | None], lines: list[dict]) -> str:
         goal = GOALS.get(key, {}).get(sparsity)
         devices = "/".join(sorted({line["versions"]["device"] for line in here}))
         cells = (
-            f"{sparsity:.2f}", f"**{mean(accuracies):.2f}**{spread}", str(len(here)), f"{goal:.1f}" if goal else "–",
-            f"{mean(again):.2f}" if again else "–", f"{mean(line['sample_gradients'] for line in here):,.0f}",
+            f"{sparsity:.2f}",
+            f"**{mean(accuracies):.2f}**{spread}",
+            str(len(here)),
+            f"{goal:.1f}" if goal else "–",
+            f"{mean(again):.2f}" if again else "–",
+            f"{mean(line['sample_gradients'] for line in here):,.0f}",
             f"{mean(line['seconds'] for line in here):.0f} ({devices})",
-        )  # fmt: skip
+        )
         text += f"| {' | '.join(cells)} |\n"
     return text
 
@@ -123,9 +128,13 @@ def picture(found: dict[tuple[str, int | None], list[dict]]) -> None:
         lines = [line for (name, _), some in sorted(found.items(), key=str) if name == network for line in some]
         for line in lines:
             axis.scatter(
-                line["sample_gradients"], line["accuracy"], color=_shade(line["sparsity"]), s=22,
-                marker="o" if line["samples"] is None else "^", label=f"{line['sparsity']:.2f}",
-            )  # fmt: skip
+                line["sample_gradients"],
+                line["accuracy"],
+                color=_shade(line["sparsity"]),
+                s=22,
+                marker="o" if line["samples"] is None else "^",
+                label=f"{line['sparsity']:.2f}",
+            )
         name, cost, theirs = CHITA.get(network, ("", None, {}))
         for sparsity, accuracy in theirs.items():
             if cost:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from brainsurgeon.reproduce.cells import read_cells
-from brainsurgeon.reproduce.show import NETWORKS, show
+from brainsurgeon.paper.reproduce.cells import read_cells
+from brainsurgeon.paper.reproduce.show import NETWORKS, show
 
 ROOT = Path(__file__).parent.parent
 RESULTS, FIGURES = ROOT / "experiments/results", ROOT / "docs/figures"

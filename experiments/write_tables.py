@@ -14,9 +14,9 @@ from statistics import mean, stdev
 from types import ModuleType
 from typing import Any
 
-from brainsurgeon.reproduce.cells import Cell, read_cells
-from brainsurgeon.reproduce.published import PUBLISHED
-from brainsurgeon.settings import FISHERS
+from brainsurgeon.paper.reproduce.cells import Cell, read_cells
+from brainsurgeon.paper.reproduce.published import PUBLISHED
+from brainsurgeon.pruning.settings import FISHERS
 
 ROOT = Path(__file__).parent.parent
 RESULTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
@@ -97,10 +97,14 @@ def freeze() -> str:
     """Tabulate what holding the zeros costs."""
     names = {"mlpnet": "MLPNet", "resnet20": "ResNet20", "mobilenet-0.75": "MobileNetV1 0.75, 96×96"}
     rows = [
-        [names[c["network"]], c["optimizer"], *(_short(c[key]) for key in ("without_ms", "with_ms", "hooks_ms")),
-         f"{c['share']:.2%}"]
+        [
+            names[c["network"]],
+            c["optimizer"],
+            *(_short(c[key]) for key in ("without_ms", "with_ms", "hooks_ms")),
+            f"{c['share']:.2%}",
+        ]
         for c in json.loads((BENCHMARKS / "freeze.json").read_text())["cells"]
-    ]  # fmt: skip
+    ]
     head = ["network", "optimizer", "a step without, ms", "with, ms", "the hooks alone, ms", "share of a step"]
     return _table(head, rows)
 

@@ -12,16 +12,30 @@ import pytest
 import brainsurgeon
 
 ROOT = Path(brainsurgeon.__file__).parent
-FILES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))
-}
-ENGINE = [
-    name
-    for name in FILES
-    if name.split("/")[0] in {"curvature", "selection", "update", "exact"}
-    or name in {"quadratic.py", "problem.py", "mask.py"}
-]
-OUTSIDE = {
+FILES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+ROOMS = (
+    "_version",
+    "errors",
+    "events",
+    "distributed",
+    "samples",
+    "network",
+    "engine",
+    "exact",
+    "files",
+    "pruning",
+    "training",
+    "export",
+    "cost",
+    "paper",
+    "app",
+    "__init__",
+    "__main__",
+)
+"""A room imports only from rooms before it. `__init__` is the front door: it names what lies behind it."""
+TENSORS_ONLY = ("engine", "exact")
+SEES_MODULES = ("network", "pruning", "training", "files", "export", "cost", "paper", "app")
+OUTSIDE = (
     "argparse",
     "typer",
     "rich",
@@ -34,31 +48,43 @@ OUTSIDE = {
     "sys",
     "logging",
     "safetensors",
-}
-SEES_MODELS = {"batches", "weights", "loss", "gradients", "sample_loss", "prune", "surgery", "result", "checkpoint",
-               "target", "scores", "zeros", "freeze", "finetune", "tuning", "gradual", "inputs", "outcome",
-               "recalibrate", "labels", "prediction"}  # fmt: skip
-TOUCH_A_MODULE = {f"{name}.py" for name in SEES_MODELS - {"batches"}}
-USERS = {"models", "data", "cli", "reproduce", "report", "train.py", "evaluate.py", "files", "export", "worth"}
+)
 RANDOM = {
-    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
-    "multinomial", "poisson",
-}  # fmt: skip
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "normal",
+    "bernoulli",
+    "multinomial",
+    "poisson",
+}
 IN_PLACE_RANDOM = {"normal_", "uniform_", "bernoulli_", "random_", "exponential_"}
+every_file = pytest.mark.parametrize("name", FILES)
 
 
-def imports(tree: ast.AST, name: str) -> set[str]:
-    """Every module that a file imports, in full; names imported from a module count as `module.name` too."""
-    package = ["brainsurgeon", *name.split("/")[:-1]]
+def room(name: str) -> str:
+    """The room of a file, or of a module of ours."""
+    return name.removeprefix("brainsurgeon.").replace(".", "/").split("/")[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Every module that a file imports, wherever the import stands; names count as `module.name` too."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+            assert not node.level, "imports are absolute"
+            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
+
+
+def ours(tree: ast.AST) -> set[str]:
+    return {m for m in imports(tree) if m.startswith("brainsurgeon.") and room(m) in ROOMS}
 
 
 def dotted(node: ast.AST) -> str:
@@ -71,106 +97,107 @@ def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
     return [(dotted(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
-def keywords(call: ast.Call) -> set[str | None]:
-    return {keyword.arg for keyword in call.keywords}
+def later_rooms(name: str, tree: ast.AST) -> set[str]:
+    """What a file imports of rooms that come after its own."""
+    if room(name) == "__init__":
+        return set()
+    own = ROOMS.index(room(name))
+    return {module for module in ours(tree) if ROOMS.index(room(module)) > own}
 
 
-def test_the_source_was_found() -> None:
-    assert {"prune.py", "curvature/fisher.py", "selection/local_search.py", "update/joint.py"} <= FILES.keys()
-    assert "brainsurgeon.events" in imports(FILES["selection/randomized.py"], "selection/randomized.py")
+def test_every_file_is_in_a_room_and_few_stand_at_the_root() -> None:
+    assert {room(name) for name in FILES} <= set(ROOMS)
+    assert len([name for name in FILES if "/" not in name]) <= 6
 
 
-@pytest.mark.parametrize("name", ENGINE)
-def test_the_engine_sees_tensors_and_callables_only(name: str) -> None:
+@every_file
+def test_a_room_imports_only_from_rooms_before_it(name: str) -> None:
+    assert not later_rooms(name, FILES[name])
+
+
+@every_file
+def test_the_algebra_sees_tensors_and_callables_only(name: str) -> None:
     """No module, no loader, no file and no terminal inside the algebra, the searches and the updates."""
-    found = imports(FILES[name], name)
-    assert not {module for module in found if module.startswith(("torch.nn", "torch.utils", "torch.func"))}
-    assert not {module for module in found if module.split(".")[0] in OUTSIDE}
-    assert not found & {f"brainsurgeon.{module}" for module in SEES_MODELS}
-    assert not {name for name, _ in calls(FILES[name])} & {"print", "open"}
+    if room(name) not in TENSORS_ONLY:
+        return
+    found = imports(FILES[name])
+    assert not {m for m in found if m.startswith(("torch.nn", "torch.utils", "torch.func"))}
+    assert not {m for m in found if m.split(".")[0] in OUTSIDE}
+    assert {room(m) for m in ours(FILES[name])} <= {"errors", "events", *TENSORS_ONLY}
+    assert not {function for function, _ in calls(FILES[name])} & {"print", "open"}
 
 
-@pytest.mark.parametrize("name", FILES)
+@every_file
 def test_selections_and_updates_do_not_know_one_another(name: str) -> None:
-    other = {"selection": "brainsurgeon.update", "update": "brainsurgeon.selection"}.get(name.split("/")[0])
-    found = imports(FILES[name], name)
-    if other is not None:
-        assert not {module for module in found if module.startswith(other)}
-    elif name.split("/")[0] in {"curvature", "quadratic.py", "mask.py", "problem.py"}:
-        assert not {m for m in found if m.startswith(("brainsurgeon.selection", "brainsurgeon.update"))}
+    parts = {"selection": "engine.update", "update": "engine.selection", "curvature": "engine.selection"}
+    folder = name.split("/")[1] if name.startswith("engine/") else ""
+    assert not {m for m in ours(FILES[name]) if m.startswith(f"brainsurgeon.{parts.get(folder, 'nothing')}")}
 
 
-@pytest.mark.parametrize("name", ENGINE)
-def test_the_engine_depends_inwards_only(name: str) -> None:
-    """Nothing in it imports the wiring: prune, methods, result, command line, networks or data."""
-    outer = ("prune", "surgery", "methods", "result", "progress", "cli", "models", "data", "train", "memory", "blocks")
-    assert not {
-        m for m in imports(FILES[name], name) if m.startswith(tuple(f"brainsurgeon.{o}" for o in outer))
-    }
+@every_file
+def test_modules_are_touched_in_their_rooms_alone(name: str) -> None:
+    if room(name) not in SEES_MODULES:
+        found = {m for m in imports(FILES[name]) if not m.startswith("torch.nn.functional")}  # functions of tensors
+        assert not {m for m in found if m.startswith(("torch.nn", "torch.func"))}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_only_a_few_files_touch_a_module(name: str) -> None:
-    if name not in TOUCH_A_MODULE and name.split("/")[0] not in USERS:
-        assert not {m for m in imports(FILES[name], name) if m.startswith(("torch.nn", "torch.func"))}
+@every_file
+def test_one_file_imports_torch_distributed(name: str) -> None:
+    found = {m for m in imports(FILES[name]) if m.startswith("torch.distributed")}
+    assert not found or name == "distributed.py"
 
 
-@pytest.mark.parametrize("name", FILES)
+@every_file
 def test_randomness_comes_from_a_generator_that_was_handed_over(name: str) -> None:
     """No global seed is set (but for a user's own function), and no number is drawn from a global generator."""
     seeds = {"torch.manual_seed", "torch.seed", "torch.cuda.manual_seed", "random.seed"}
     for function, call in calls(FILES[name]):
-        if name == "target.py" and function in seeds:
+        if name == "app/target.py" and function in seeds:
             continue
+        keywords = {keyword.arg for keyword in call.keywords}
         assert function not in seeds, function
         parts = function.split(".")
         if parts[0] == "torch" and parts[-1] in RANDOM and len(parts) == 2:
-            assert "generator" in keywords(call), f"{name}: {function} without a generator"
+            assert "generator" in keywords, f"{name}: {function} without a generator"
         if parts[-1] in IN_PLACE_RANDOM:
-            assert "generator" in keywords(call), f"{name}: {function} without a generator"
+            assert "generator" in keywords, f"{name}: {function} without a generator"
         if function.startswith(("np.random.", "numpy.random.")):
             assert parts[-1] in {"default_rng", "Generator", "SeedSequence"}, f"{name}: {function}"
             assert call.args or call.keywords, f"{name}: {function} without a seed"
         assert parts[0] != "random" or len(parts) == 1, f"{name}: {function} draws from the global generator"
 
 
-@pytest.mark.parametrize("name", FILES)
+@every_file
 def test_only_the_command_line_prints(name: str) -> None:
-    if name.split("/")[0] != "cli" and name != "__main__.py":
+    if not name.startswith("app/cli/"):
         assert "print" not in {function for function, _ in calls(FILES[name])}
 
 
-@pytest.mark.parametrize("name", ["curvature/fisher.py", "selection/wide_search.py"])
-def test_the_reader_of_imports_would_see_a_breach(name: str) -> None:
-    """The rules above can fail: a line that breaks them is found."""
-    tree = ast.parse("from torch import nn\nfrom ..update import Joint\nfrom ..weights import find_weights")
-    assert {"torch.nn", "brainsurgeon.update", "brainsurgeon.weights"} <= imports(tree, name)
-
-
-TOOL = ("cli", "runs", "report", "recipe", "trackers", "inspection", "estimate", "target", "scores")
-"""What the command is made of: the library under it does not know it."""
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_the_library_does_not_know_the_tool(name: str) -> None:
-    found = imports(FILES[name], name)
-    first = name.split("/")[0].removesuffix(".py")
-    if first not in {*TOOL, "__main__"}:
-        assert not {m for m in found if m.startswith(tuple(f"brainsurgeon.{part}" for part in TOOL))}
-    elif first not in {"cli", "__main__"}:
-        assert not {m for m in found if m.startswith("brainsurgeon.cli")}
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("engine/curvature/fisher.py", "from brainsurgeon.network.weights import find_weights"),
+        ("network/weights.py", "def later():\n    from brainsurgeon.app.recipe import Recipe"),
+        ("pruning/prune.py", "from brainsurgeon import app"),
+        ("errors.py", "import brainsurgeon.events"),
+    ],
+)
+def test_the_rule_of_rooms_can_fail(name: str, line: str) -> None:
+    tree = ast.parse(line)
+    breach = later_rooms(name, tree) or {room(m) for m in ours(tree)} & {"network"}
+    assert breach
 
 
 def test_the_library_works_without_the_packages_of_the_tool() -> None:
     """A whole run needs torch, numpy and safetensors, and nothing that only the command needs."""
     program = """
 import sys
-for name in ("pydantic", "yaml", "typer", "click", "rich", "matplotlib", "PIL"):
+for name in ("pydantic", "yaml", "typer", "click", "rich", "matplotlib", "PIL", "jinja2"):
     sys.modules[name] = None
 import torch, brainsurgeon
 model = torch.nn.Linear(6, 3)
 data = (torch.randn(40, 6), torch.randint(3, (40,)))
-result = brainsurgeon.prune(model, data, 0.5, num_gradients=20, loss_samples=20, num_draws=4)
+result = brainsurgeon.prune(model, data, 0.5, "cbs", num_gradients=20, loss_samples=20, num_draws=4)
 assert result.pruned == 9
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ import torch
 import typer.main
 
 import brainsurgeon
-from brainsurgeon.cli import app, main
+from brainsurgeon.app.cli import app, main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

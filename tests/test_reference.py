@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 import reference
 from toys import make_toy
 
@@ -13,9 +12,7 @@ SIZES = [(3, 8), (8, 8), (20, 8)]
 def test_recursion_closed_form_and_dense_inverse_agree(K: int, N: int) -> None:
     toy = make_toy(0, K, N)
     dense = np.linalg.inv(reference.fisher(toy.G, toy.damping))
-    np.testing.assert_allclose(
-        reference.woodfisher_recursion(toy.G, toy.damping), dense, rtol=1e-9, atol=1e-9
-    )
+    np.testing.assert_allclose(reference.woodfisher_recursion(toy.G, toy.damping), dense, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(reference.woodbury(toy.G, toy.damping), dense, rtol=1e-9, atol=1e-9)
 
 
@@ -32,9 +29,7 @@ def test_several_weights_reduce_to_classic_obs_for_one() -> None:
     toy = make_toy(2, 5, 8)
     H = reference.fisher(toy.G, toy.damping)
     for q in range(8):
-        np.testing.assert_allclose(
-            reference.obs_step(H, toy.w, [q]), reference.obs_single(H, toy.w, q), rtol=1e-9
-        )
+        np.testing.assert_allclose(reference.obs_step(H, toy.w, [q]), reference.obs_single(H, toy.w, q), rtol=1e-9)
         assert reference.joint_cost(H, toy.w, [q]) == pytest.approx(reference.woodfisher_scores(H, toy.w)[q])
 
 

@@ -5,26 +5,25 @@
 >>> result.model, result.summary()
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
-from .errors import BrainsurgeonError
-from .events import Event
+from brainsurgeon._version import __version__
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import Event
 
 if TYPE_CHECKING:
-    from .files import Saved, load, load_masks, save, save_masks
-    from .finetune import FinetuneResult, finetune
-    from .freeze import FrozenZeros, freeze_zeros
-    from .methods import NAMES as METHOD_NAMES
-    from .methods import Method
-    from .problem import Problem
-    from .prune import prune
-    from .result import PruningResult
-    from .settings import Settings
-    from .surgery import Surgery
+    from brainsurgeon.engine.problem import Problem
+    from brainsurgeon.files import Saved, load, load_masks, save, save_masks
+    from brainsurgeon.pruning.methods import NAMES as METHOD_NAMES
+    from brainsurgeon.pruning.one_shot import OneShot
+    from brainsurgeon.pruning.prune import prune
+    from brainsurgeon.pruning.result import PruningResult
+    from brainsurgeon.pruning.staged.method import Staged
+    from brainsurgeon.pruning.staged.schedule import Stages
+    from brainsurgeon.pruning.surgery import Surgery
+    from brainsurgeon.training.finetune import FinetuneResult, finetune
+    from brainsurgeon.training.freeze import FrozenZeros, freeze_zeros
 
 __all__ = [
     "METHOD_NAMES",
@@ -32,11 +31,12 @@ __all__ = [
     "Event",
     "FinetuneResult",
     "FrozenZeros",
-    "Method",
+    "OneShot",
     "Problem",
     "PruningResult",
     "Saved",
-    "Settings",
+    "Staged",
+    "Stages",
     "Surgery",
     "__version__",
     "finetune",
@@ -49,38 +49,29 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FinetuneResult": ("finetune", "FinetuneResult"),
-    "FrozenZeros": ("freeze", "FrozenZeros"),
-    "METHOD_NAMES": ("methods", "NAMES"),
-    "Method": ("methods", "Method"),
-    "Problem": ("problem", "Problem"),
-    "PruningResult": ("result", "PruningResult"),
+    "FinetuneResult": ("training.finetune", "FinetuneResult"),
+    "FrozenZeros": ("training.freeze", "FrozenZeros"),
+    "METHOD_NAMES": ("pruning.methods", "NAMES"),
+    "Problem": ("engine.problem", "Problem"),
+    "PruningResult": ("pruning.result", "PruningResult"),
     "Saved": ("files", "Saved"),
-    "Settings": ("settings", "Settings"),
-    "Surgery": ("surgery", "Surgery"),
-    "finetune": ("finetune", "finetune"),
-    "freeze_zeros": ("freeze", "freeze_zeros"),
+    "OneShot": ("pruning.one_shot", "OneShot"),
+    "Staged": ("pruning.staged.method", "Staged"),
+    "Stages": ("pruning.staged.schedule", "Stages"),
+    "Surgery": ("pruning.surgery", "Surgery"),
+    "finetune": ("training.finetune", "finetune"),
+    "freeze_zeros": ("training.freeze", "freeze_zeros"),
     "load": ("files", "load"),
     "load_masks": ("files", "load_masks"),
-    "prune": ("prune", "prune"),
+    "prune": ("pruning.prune", "prune"),
     "save": ("files", "save"),
     "save_masks": ("files", "save_masks"),
 }
 
 
-class _Package(ModuleType):
-    """The package, whose names are looked up when first used: `brainsurgeon --help` need not wait for PyTorch."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, attribute = _HOMES[name]
-        return getattr(import_module(f"{__name__}.{module}"), attribute)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # Importing the module `prune` or `finetune` binds it here; the function of that name is what users mean.
-        if not (_HOMES.get(name) == (name, name) and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+def __getattr__(name: str) -> Any:
+    """Look a public name up when it is first used: `brainsurgeon --help` need not wait for PyTorch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(import_module(f"{__name__}.{module}"), attribute)

@@ -1,7 +1,7 @@
-"""``python -m brainsurgeon``."""
+"""`python -m brainsurgeon`."""
 
 import sys
 
-from brainsurgeon.cli import main
+from brainsurgeon.app.cli import main
 
 sys.exit(main())

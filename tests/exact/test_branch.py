@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from toys import make_toy
 
 from brainsurgeon.exact import Instance, solve
 from brainsurgeon.exact.branch import branch_and_bound
@@ -18,7 +19,6 @@ from brainsurgeon.exact.joint_relaxation import rough_joint, share_out, tight_jo
 from brainsurgeon.exact.quadratic_program import minimise
 from brainsurgeon.exact.selection_relaxation import rough_selection, tight_selection
 from brainsurgeon.exact.tangent import FREE, Relaxation, bounds, root_bound
-from toys import make_toy
 
 N, COUNT = 9, 4
 POINTS = np.array([np.isin(np.arange(N), P) for P in combinations(range(N), COUNT)])

@@ -10,19 +10,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from cases import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toys import Toy, make_toy, mask_of, one_group, toys
 
 import brainsurgeon
 from brainsurgeon import BrainsurgeonError, Surgery
-from brainsurgeon.curvature import Gram
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.curvature import Gram
+from brainsurgeon.engine.quadratic import QuadraticModel
 from brainsurgeon.exact import certificate as module
 from brainsurgeon.exact import certify
 from brainsurgeon.exact.continuous import Continuous, least_eigenvalue
-from brainsurgeon.mask import Budget
-from brainsurgeon.quadratic import QuadraticModel
-from cases import CASES
-from toys import Toy, make_toy, mask_of, one_group, toys
 
 
 def cheapest(quadratic: QuadraticModel, budget: Budget) -> float:

@@ -10,15 +10,15 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import reference
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from toys import make_toy
 
-import reference
 from brainsurgeon import BrainsurgeonError
 from brainsurgeon.exact import FORMULATIONS, Certified, Instance, solve
 from brainsurgeon.exact.instance import LARGEST
-from toys import make_toy
 
 SOLVERS = {name: "pyscipopt" for name in ("cbs", "cbs-s", "cbs-s-dense")} | {
     name: "highspy" for name in ("cbs-s-linear", "benders", "cbs-u")
@@ -171,10 +171,13 @@ def test_an_interrupt_gives_the_incumbent_and_no_traceback(formulation: str) -> 
     needs(formulation)
     code = INTERRUPTED.replace("FORMULATION", repr(formulation))
     child = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         # A shell that runs the tests in the background has its children ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
     time.sleep(2.0)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import CASES, TABLE, Case
 from torch import nn
 
 from brainsurgeon import prune
 from brainsurgeon.export import load_csr, save_csr, to_csr, to_sparse_modules
 from brainsurgeon.files import FileError
 from brainsurgeon.files.sealed import write_sealed
-from cases import CASES, TABLE, Case
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)

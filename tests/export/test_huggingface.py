@@ -9,7 +9,7 @@ from torch import nn
 
 from brainsurgeon import BrainsurgeonError, load_masks, prune
 from brainsurgeon.export import save_pretrained, to_onnx
-from brainsurgeon.zeros import count_zeros
+from brainsurgeon.network.zeros import count_zeros
 
 
 def test_the_folder_is_read_by_from_pretrained(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import CASES
 from torch import nn
 
 from brainsurgeon import BrainsurgeonError, prune
 from brainsurgeon.export import onnx as onnx_export
 from brainsurgeon.export import to_onnx
-from cases import CASES
 
 pytest.importorskip("onnxscript", reason="needs brainsurgeon[onnx]")
 pytest.importorskip("onnxruntime", reason="needs brainsurgeon[onnx]")

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
+from cases import CASES, TABLE, Case
 from torch import nn
 from torch.nn.utils import prune as torch_prune
 
 from brainsurgeon import BrainsurgeonError, prune
 from brainsurgeon.export import from_torch_prune, to_torch_prune
 from brainsurgeon.export.torch_prune import make_permanent
-from brainsurgeon.loss import BatchLoss
-from brainsurgeon.zeros import count_zeros
-from cases import CASES, TABLE, Case
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.zeros import count_zeros
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import CASES, TABLE, Case, Tied, seeded
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -17,10 +18,9 @@ from brainsurgeon import BrainsurgeonError, load, load_masks, save, save_masks
 from brainsurgeon.files import FileError, read
 from brainsurgeon.files.compressed import compress, expand
 from brainsurgeon.files.sealed import read_sealed, write_sealed
-from brainsurgeon.models import build
-from brainsurgeon.weights import find_weights
-from brainsurgeon.zeros import set_zeros
-from cases import CASES, TABLE, Case, Tied, seeded
+from brainsurgeon.network.weights import find_weights
+from brainsurgeon.network.zeros import set_zeros
+from brainsurgeon.paper.models import build
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 both_forms = pytest.mark.parametrize("compressed", [False, True], ids=["dense", "compressed"])
@@ -197,7 +197,7 @@ def test_counts_are_verified_against_the_record(tmp_path: Path) -> None:
 
 
 def test_a_plain_checkpoint_is_named_as_such(tmp_path: Path) -> None:
-    from brainsurgeon.checkpoint import save_checkpoint
+    from brainsurgeon.files.checkpoint import save_checkpoint
 
     save_checkpoint(nn.Linear(2, 2), tmp_path / "model.safetensors")
     with pytest.raises(FileError, match=r"was not written by brainsurgeon.*load_checkpoint"):

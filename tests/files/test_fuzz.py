@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import CASES
 from torch import nn
 
 from brainsurgeon import BrainsurgeonError, PruningResult, load, load_masks, prune, save_masks
 from brainsurgeon.export import load_csr, save_csr, to_csr
 from brainsurgeon.files import Saved
 from brainsurgeon.files.sealed import read_sealed, write_sealed
-from cases import CASES
 
 every_length = pytest.mark.parametrize("rounds", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
 
@@ -82,8 +82,19 @@ def pickled(content: bytes, draw: random.Random) -> bytes:
 
 
 HARM: list[Callable[[bytes, random.Random], bytes]] = [
-    cut, flip, flip, flip, splice, noise, append, garbage, header_length, header_number, header_number, pickled,
-]  # fmt: skip
+    cut,
+    flip,
+    flip,
+    flip,
+    splice,
+    noise,
+    append,
+    garbage,
+    header_length,
+    header_number,
+    header_number,
+    pickled,
+]
 
 
 @pytest.fixture(scope="module")

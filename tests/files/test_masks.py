@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import CASES
 
 from brainsurgeon import BrainsurgeonError, load_masks, save_masks
 from brainsurgeon.files import FileError
 from brainsurgeon.files.sealed import write_sealed
-from cases import CASES
 
 MASKS = {"0.weight": torch.arange(48).view(8, 6) % 3 > 0, "2.weight": torch.zeros(3, 8, dtype=torch.bool)}
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from .branch import Outcome
-from .highs import Answer, Rows, run
-from .incumbent import rounded, swap_descent
-from .instance import Array, Instance
-from .joint_relaxation import ROOT_ITERATIONS, JointRelaxation, tight_joint
-from .tangent import root_bound
+from brainsurgeon.exact.branch import Outcome
+from brainsurgeon.exact.highs import Answer, Rows, run
+from brainsurgeon.exact.incumbent import rounded, swap_descent
+from brainsurgeon.exact.instance import Array, Instance
+from brainsurgeon.exact.joint_relaxation import ROOT_ITERATIONS, JointRelaxation, tight_joint
+from brainsurgeon.exact.tangent import root_bound
 
 ROOT_CUTS = 60
 PRECISION = 1e-7

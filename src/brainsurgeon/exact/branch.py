@@ -14,8 +14,8 @@ from itertools import count as counter
 
 import numpy as np
 
-from .instance import Array
-from .tangent import FREE, Relaxation, bounds
+from brainsurgeon.exact.instance import Array
+from brainsurgeon.exact.tangent import FREE, Relaxation, bounds
 
 BATCH = 256
 EDGE = 1e-9

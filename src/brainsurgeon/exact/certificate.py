@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import BrainsurgeonError
-from ..mask import Budget
-from ..quadratic import QuadraticModel
-from .certified import relative_gap
-from .continuous import Continuous
-from .instance import Instance
-from .quadratic_program import minimise
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.quadratic import QuadraticModel
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.exact.certified import relative_gap
+from brainsurgeon.exact.continuous import Continuous
+from brainsurgeon.exact.instance import Instance
+from brainsurgeon.exact.quadratic_program import minimise
 
 SMALL = 300
 """Weights of the largest problem that is given to the branch and bound."""

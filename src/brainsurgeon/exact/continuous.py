@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..curvature import Curvature, Fisher
-from ..curvature.factor import Factor
-from ..curvature.streaming import combine, project
-from ..mask import Budget
-from ..quadratic import QuadraticModel
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.curvature import Curvature, Fisher
+from brainsurgeon.engine.curvature.factor import Factor
+from brainsurgeon.engine.curvature.streaming import combine, project
+from brainsurgeon.engine.quadratic import QuadraticModel
 
 DENSE = 1500
 """Weights of the largest block whose smallest eigenvalue is computed; beyond it the damping serves."""

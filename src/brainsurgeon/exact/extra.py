@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from ..errors import BrainsurgeonError
+from brainsurgeon.errors import BrainsurgeonError
 
 
 def solver(module: str) -> ModuleType:

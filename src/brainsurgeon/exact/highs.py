@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .branch import Outcome
-from .extra import solver
-from .instance import Array, Instance
+from brainsurgeon.exact.branch import Outcome
+from brainsurgeon.exact.extra import solver
+from brainsurgeon.exact.instance import Array, Instance
 
 STATUS = {
     "kOptimal": "optimal",
@@ -54,17 +54,28 @@ class Rows:
 
 
 def run(
-    cost: Array, low: Array, high: Array, rows: Rows, whole: Array, deadline: float,
-    start: Array | None = None, hessian: Array | None = None,
-) -> Answer:  # fmt: skip
+    cost: Array,
+    low: Array,
+    high: Array,
+    rows: Rows,
+    whole: Array,
+    deadline: float,
+    start: Array | None = None,
+    hessian: Array | None = None,
+) -> Answer:
     """Minimise costᵀx + ½xᵀHx in a box under linear constraints; x is whole where `whole` says so."""
     highspy = solver("highspy")
     highs = highspy.Highs()
     for option, value in (
-        ("output_flag", False), ("threads", 1), ("mip_rel_gap", 1e-9), ("mip_abs_gap", 1e-12),
-        ("mip_feasibility_tolerance", 1e-9), ("primal_feasibility_tolerance", 1e-9),
-        ("dual_feasibility_tolerance", 1e-9), ("time_limit", max(0.0, deadline - time.perf_counter())),
-    ):  # fmt: skip
+        ("output_flag", False),
+        ("threads", 1),
+        ("mip_rel_gap", 1e-9),
+        ("mip_abs_gap", 1e-12),
+        ("mip_feasibility_tolerance", 1e-9),
+        ("primal_feasibility_tolerance", 1e-9),
+        ("dual_feasibility_tolerance", 1e-9),
+        ("time_limit", max(0.0, deadline - time.perf_counter())),
+    ):
         highs.setOptionValue(option, value)
     highs.passModel(_model(highspy, cost, low, high, rows, whole, hessian))
     if start is not None:

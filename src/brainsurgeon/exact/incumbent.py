@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .instance import Array
-from .tangent import FREE, Relaxation, bounds
+from brainsurgeon.exact.instance import Array
+from brainsurgeon.exact.tangent import FREE, Relaxation, bounds
 
 FRONT = 12
 """Weights on either side whose swaps are all tried at once."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import BrainsurgeonError
-from ..problem import Problem
-from ..quadratic import QuadraticModel
+from brainsurgeon.engine.problem import Problem
+from brainsurgeon.engine.quadratic import QuadraticModel
+from brainsurgeon.errors import BrainsurgeonError
 
 Array = np.ndarray
 

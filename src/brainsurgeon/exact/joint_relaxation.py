@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
-from .instance import Array, Instance
-from .split import Root, best_split, inverse_on_plane
-from .tangent import root_bound
+from brainsurgeon.exact.instance import Array, Instance
+from brainsurgeon.exact.split import Root, best_split, inverse_on_plane
+from brainsurgeon.exact.tangent import root_bound
 
 ROOT_ITERATIONS = 30
 EDGE = 1e-6

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .branch import Outcome, branch_and_bound
-from .incumbent import lowest, rounded
-from .instance import Array
-from .selection_relaxation import rough_selection, tight_selection
-from .tangent import root_bound
+from brainsurgeon.exact.branch import Outcome, branch_and_bound
+from brainsurgeon.exact.incumbent import lowest, rounded
+from brainsurgeon.exact.instance import Array
+from brainsurgeon.exact.selection_relaxation import rough_selection, tight_selection
+from brainsurgeon.exact.tangent import root_bound
 
 
 def minimise(matrix: Array, linear: Array, start: Array, deadline: float, max_nodes: int | None = None) -> Outcome:

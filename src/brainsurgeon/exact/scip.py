@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .branch import Outcome
-from .extra import solver
-from .instance import Array, Instance
+from brainsurgeon.exact.branch import Outcome
+from brainsurgeon.exact.extra import solver
+from brainsurgeon.exact.instance import Array, Instance
 
 STATUS = {"optimal": "optimal", "gaplimit": "optimal", "timelimit": "time limit", "userinterrupt": "interrupted"}
 FEASIBILITY = 1e-7

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from .instance import Array
-from .split import Root, best_split, inverse_on_plane
-from .tangent import root_bound
+from brainsurgeon.exact.instance import Array
+from brainsurgeon.exact.split import Root, best_split, inverse_on_plane
+from brainsurgeon.exact.tangent import root_bound
 
 OVER_RELAXATION = 1.6
 ROOT_ITERATIONS = 60

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import BrainsurgeonError
-from ..problem import Problem
-from ..quadratic import QuadraticModel
-from .benders import benders
-from .branch import Outcome, branch_and_bound
-from .certified import Certified
-from .highs import linearised, update_program
-from .incumbent import lowest, rounded, swap_descent
-from .instance import Array, Instance, as_instance
-from .joint_relaxation import rough_joint, tight_joint
-from .quadratic_program import minimise
-from .scip import dense_selection, joint_program, lifted_selection
-from .selection_relaxation import rough_selection
-from .tangent import Relaxation
+from brainsurgeon.engine.problem import Problem
+from brainsurgeon.engine.quadratic import QuadraticModel
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.exact.benders import benders
+from brainsurgeon.exact.branch import Outcome, branch_and_bound
+from brainsurgeon.exact.certified import Certified
+from brainsurgeon.exact.highs import linearised, update_program
+from brainsurgeon.exact.incumbent import lowest, rounded, swap_descent
+from brainsurgeon.exact.instance import Array, Instance, as_instance
+from brainsurgeon.exact.joint_relaxation import rough_joint, tight_joint
+from brainsurgeon.exact.quadratic_program import minimise
+from brainsurgeon.exact.scip import dense_selection, joint_program, lifted_selection
+from brainsurgeon.exact.selection_relaxation import rough_selection
+from brainsurgeon.exact.tangent import Relaxation
 
 
 def branch_selection(instance: Instance, count: int, start: Array, deadline: float) -> Outcome:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .instance import Array
+from brainsurgeon.exact.instance import Array
 
 FREE = -1
 """In a node's state: a weight not yet decided; 0 is kept, 1 is pruned."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.files.sealed import ADVICE, FileError, read_sealed, write_sealed
-from brainsurgeon.zeros import count_zeros, zero_masks
+from brainsurgeon.network.zeros import count_zeros, zero_masks
 
 PARTS = ("crow", "col", "values")
 

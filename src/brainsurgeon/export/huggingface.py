@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.files.masks import write_masks
-from brainsurgeon.zeros import count_zeros, zero_masks
+from brainsurgeon.network.zeros import count_zeros, zero_masks
 
 MASKS, RECORD = "pruning_masks.safetensors", "pruning.json"
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.zeros import check_masks
+from brainsurgeon.network.zeros import check_masks
 
 
 def from_torch_prune(model: nn.Module) -> dict[str, Tensor]:

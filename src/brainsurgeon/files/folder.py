@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.checkpoint import fit
+from brainsurgeon.files.checkpoint import fit
 from brainsurgeon.files.compressed import compress, expand
 from brainsurgeon.files.masks import read_masks, write_masks
 from brainsurgeon.files.sealed import ADVICE, FileError, parse_object, read_sealed, write_sealed
-from brainsurgeon.zeros import check_masks, count_zeros, zero_masks
+from brainsurgeon.network.zeros import check_masks, count_zeros, zero_masks
 
 DENSE, COMPRESSED = "model.safetensors", "model.compressed.safetensors"
 MASKS, RECORD = "masks.safetensors", "result.json"

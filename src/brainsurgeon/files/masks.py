@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from brainsurgeon.files import bits
 from brainsurgeon.files.compressed import KEPT, is_shape
 from brainsurgeon.files.sealed import ADVICE, FileError, read_sealed, write_sealed
-from brainsurgeon.zeros import check_masks
+from brainsurgeon.network.zeros import check_masks
 
 KIND = "masks"
 

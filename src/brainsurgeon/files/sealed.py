@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brainsurgeon.checkpoint import save_tensors
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.files.checkpoint import save_tensors
 
 VERSION = 1
 ADVICE = "Save it again where it was made, or get another copy."
@@ -46,7 +46,7 @@ def read_sealed(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any
     if "brainsurgeon" not in metadata or "sha256" not in metadata:
         raise FileError(
             f"{path} was not written by brainsurgeon, or has lost its description: expected a {kind} file. "
-            "brainsurgeon.checkpoint.load_checkpoint reads plain checkpoints"
+            "brainsurgeon.files.checkpoint.load_checkpoint reads plain checkpoints"
         )
     if checksum(tensors, metadata["brainsurgeon"]) != metadata["sha256"]:
         raise FileError(f"{path} is damaged: its content does not have the checksum it was sealed with. {ADVICE}")

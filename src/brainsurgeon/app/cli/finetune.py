@@ -1,0 +1,76 @@
+"""`brainsurgeon finetune`: train the kept weights for a few epochs; the pruned ones stay exactly zero."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from brainsurgeon.app.cli import pruned as p
+from brainsurgeon.training.settings import OPTIMIZERS, FinetuneSettings
+
+DEFAULTS = FinetuneSettings()
+
+
+def finetune(
+    folder: p.FolderArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A new folder for the outcome.", show_default="FOLDER-finetuned"),
+    ] = None,
+    target: p.TargetOption = None,
+    cell: p.CellOption = None,
+    epochs: Annotated[int, typer.Option(help="At most so many.")] = DEFAULTS.epochs,
+    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = DEFAULTS.learning_rate,
+    batch_size: Annotated[int, typer.Option(help="Samples in a step.")] = DEFAULTS.batch_size,
+    optimizer: Annotated[str, typer.Option(help=f"One of {', '.join(OPTIMIZERS)}.")] = DEFAULTS.optimizer,
+    weight_decay: Annotated[float, typer.Option(help="Of every trained weight.")] = DEFAULTS.weight_decay,
+    patience: Annotated[
+        int, typer.Option(help="Stop after so many epochs without a better held-out loss; 0 never stops.")
+    ] = DEFAULTS.patience or 0,
+    held_out_share: Annotated[
+        float, typer.Option(help="The share of the data that is held out; 0 keeps the last weights.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(help="Of the split and the order.")] = 0,
+    device: p.DeviceOption = None,
+    compressed: Annotated[bool, typer.Option("--compressed", help="Save bits and values.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bar.")] = False,
+) -> None:
+    """Fine-tune a pruned model with its zeros kept; epochs are chosen on held-out training data, never on test data."""
+    from brainsurgeon.app.scores import measure
+    from brainsurgeon.files import save
+    from brainsurgeon.training.finetune import finetune as run
+
+    opened = p.open_pruned(folder, target, cell, device)
+    made, place = opened.target, output or Path(f"{folder}-finetuned")
+    if place.exists() and any(place.iterdir()):
+        raise FileExistsError(f"{place} is not empty: give a new folder with --output")
+    settings = FinetuneSettings(
+        epochs,
+        learning_rate,
+        batch_size,
+        optimizer,
+        weight_decay,
+        patience=patience or None,
+        held_out_share=held_out_share,
+        seed=seed,
+    )
+    before = measure(made)
+    tuned = run(
+        made.model,
+        made.data,
+        made.loss,
+        settings,
+        masks=opened.saved.masks,
+        in_place=True,
+        progress=False if quiet else None,
+    )
+    after = measure(made)
+    told: dict[str, Any] = {
+        **(opened.saved.record or {}),
+        "finetuned": {**tuned.settings, "before": before, "after": after},
+    }
+    save(tuned.model, place, tuned.masks, compressed=compressed, record=told)
+    print(tuned.summary())
+    for name in before:
+        print(f"{name}: {before[name]:.4g} before, {after[name]:.4g} after")
+    print(f"saved in {place}")

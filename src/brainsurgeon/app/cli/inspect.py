@@ -1,0 +1,99 @@
+"""`brainsurgeon inspect`: what would be pruned, and what it would take, before anything runs."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from brainsurgeon.app.cli import options as o
+
+if TYPE_CHECKING:
+    from brainsurgeon.app.forecast import Inspection
+
+DOES_NOT_FIT = 3
+
+
+def inspect(
+    target: o.TargetArgument = None,
+    sparsity: o.SparsityOption = None,
+    method: o.MethodOption = None,
+    recipe: o.RecipeOption = None,
+    checkpoint: o.CheckpointOption = None,
+    include: o.IncludeOption = None,
+    exclude: o.ExcludeOption = None,
+    budget: o.BudgetOption = None,
+    stages: o.StagesOption = None,
+    num_gradients: o.NumGradientsOption = None,
+    fisher: o.FisherOption = None,
+    blocks: o.BlocksOption = None,
+    damping: o.DampingOption = None,
+    dtype: o.DtypeOption = None,
+    device: o.DeviceOption = None,
+    seed: o.SeedOption = None,
+    settings: o.SetOption = None,
+    timed: Annotated[bool, typer.Option("--time/--no-time", help="Time a few gradients and losses.")] = True,
+) -> None:
+    """Show what would be pruned, layer by layer, and the memory and time that it will take on this machine.
+
+    Nothing is pruned and nothing is written. The exit status is 3 where the run would not fit into memory.
+    """
+    from brainsurgeon.app.forecast import inspect as look
+    from brainsurgeon.app.target import load_target
+
+    full = o.gather(recipe, settings, o.keys_given(locals()))
+    loaded = load_target(full.target, full.arguments, full.checkpoint, full.seed)
+    found = look(full, loaded, timed)
+    console = Console()
+    console.print(_layers(found))
+    share = f"{found.count:,} of {found.size:,} weights ({full.sparsities[0]:g})"
+    widest = f", the widest of {found.widest:,} weights" if found.blocks > 1 else ""
+    console.print(f"To prune: [bold]{share}[/]. Curvature in {found.blocks:,} block{'s' * (found.blocks > 1)}{widest}.")
+    _say_needs(console, found)
+    if found.problem:
+        Console(stderr=True).print(f"[bold red]It does not fit:[/] {found.problem}", soft_wrap=True)
+        raise typer.Exit(DOES_NOT_FIT)
+
+
+def _layers(found: "Inspection") -> Table:
+    table = Table()
+    table.add_column("parameter", overflow="fold")
+    for name in ("shape", "weights", "pruned by magnitude", "sparsity"):
+        table.add_column(name, justify="right")
+    for layer in found.layers:
+        shape = "×".join(map(str, layer.shape))
+        if layer.pruned is None:
+            table.add_row(layer.name, shape, f"{layer.size:,}", "left alone", "", style="dim")
+        else:
+            table.add_row(layer.name, shape, f"{layer.size:,}", f"{layer.pruned:,}", f"{layer.pruned / layer.size:.1%}")
+    return table
+
+
+def _say_needs(console: Console, found: "Inspection") -> None:
+    total = sum(found.memory.values())
+    parts = ", ".join(f"{name} {_size(value)}" for name, value in found.memory.items())
+    free = "unknown" if found.free is None else _size(found.free)
+    console.print(f"Memory: about [bold]{_size(total)}[/] ({parts}); free: {free}.", highlight=False, soft_wrap=True)
+    if found.seconds:
+        parts = ", ".join(f"{name} {_time(value)}" for name, value in found.seconds.items())
+        whole = _time(sum(found.seconds.values()))
+        rough = "at least" if found.staged else "very roughly"
+        console.print(
+            f"Time: {rough} [bold]{whole}[/], from a few samples timed here ({parts}).",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _size(number: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:,.1f} GiB"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

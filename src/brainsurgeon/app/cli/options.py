@@ -1,0 +1,217 @@
+"""The options that several commands share, and how they and a recipe file become one recipe."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from brainsurgeon.app.recipe import Recipe
+
+MODEL, METHOD, EXAMINATION, RUN = "Model", "Method", "Examination", "Run"
+
+TargetArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="Your model: file.py:function or module:function, which returns (model, data), (model, data, loss), "
+        "(model, data, loss, test), or a dict with these names. `demo` stands for the network in the package.",
+        metavar="TARGET",
+        show_default=False,
+    ),
+]
+RecipeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--recipe",
+        "-r",
+        help="A YAML or TOML file with everything; options given here come first.",
+        metavar="FILE",
+        rich_help_panel=MODEL,
+    ),
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Weights to load into the model (safetensors, or a torch file, read safely).",
+        metavar="FILE",
+        rich_help_panel=MODEL,
+    ),
+]
+SparsityOption = Annotated[
+    float | None,
+    typer.Option(
+        "--sparsity",
+        "-s",
+        help="The share of the weights to remove: exactly ⌈rN⌉ of them go.",
+        show_default="0.9",
+        rich_help_panel=METHOD,
+    ),
+]
+MethodOption = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        "-m",
+        help="auto (the best we know, in stages), mp, wf, cbs-s, cbs, mp+cbs-u, … (an unknown one lists them all).",
+        show_default="cbs",
+        rich_help_panel=METHOD,
+    ),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        help="global: wherever it costs least; uniform: the same share of each layer.",
+        show_default="global",
+        rich_help_panel=METHOD,
+    ),
+]
+StagesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--stages",
+        help="Prune in so many stages, and refit as often, with gradients taken again each time.",
+        min=1,
+        show_default="auto 15, others at once",
+        rich_help_panel=METHOD,
+    ),
+]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Prune only these parameters or modules: names or glob patterns (repeatable).",
+        metavar="PATTERN",
+        rich_help_panel=MODEL,
+    ),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Leave these alone (repeatable).", metavar="PATTERN", rich_help_panel=MODEL),
+]
+NumGradientsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--num-gradients",
+        "-k",
+        help="K, the rows of the curvature: more is better, and takes K·N numbers.",
+        show_default="1000",
+        rich_help_panel=EXAMINATION,
+    ),
+]
+FisherOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The labels that gradients are taken at: empirical (the data's), sampled (drawn from what the "
+        "model predicts) or exact (all, by their probabilities; K rows of C classes are K/C samples).",
+        show_default="empirical",
+        rich_help_panel=EXAMINATION,
+    ),
+]
+BlocksOption = Annotated[
+    str | None,
+    typer.Option(
+        help="model, layer, auto, or the largest size of a block.", show_default="auto", rich_help_panel=EXAMINATION
+    ),
+]
+DampingOption = Annotated[
+    float | None, typer.Option(help="λ, added to the curvature.", show_default="1e-4", rich_help_panel=EXAMINATION)
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="How gradients are stored: float32 or bfloat16 (half the memory).",
+        show_default="float32",
+        rich_help_panel=EXAMINATION,
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(help="cpu, cuda, cuda:1, …", show_default="where the model is", rich_help_panel=EXAMINATION),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Of all random draws.", show_default="0", rich_help_panel=EXAMINATION)
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Any other key of a recipe, or a method's own setting: loss_samples=2000, num_draws=20 (repeatable).",
+        metavar="KEY=VALUE",
+        rich_help_panel=METHOD,
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="The run's folder; it must be new or empty.",
+        metavar="FOLDER",
+        show_default="runs/TIME-…",
+        rich_help_panel=RUN,
+    ),
+]
+ResumeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Go on with an interrupted run, to the very result it would have had.",
+        metavar="FOLDER",
+        rich_help_panel=RUN,
+    ),
+]
+TrackOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also log to tensorboard, wandb or mlflow (repeatable; each is an extra).",
+        metavar="NAME",
+        rich_help_panel=RUN,
+    ),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no log lines.", rich_help_panel=RUN)]
+
+KEYS_OF_OPTIONS = {"stages": "schedule", "sparsities": "sparsity", "methods": "method"}
+"""Where a command's parameter is not called what the recipe calls it."""
+
+
+def keys_given(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return what a command was given, its `locals()`, by the keys that it has in a recipe."""
+    from brainsurgeon.app.recipe import KEYS
+
+    named = {KEYS_OF_OPTIONS.get(name, name): value for name, value in parameters.items()}
+    return {key: value for key, value in named.items() if key in KEYS}
+
+
+def gather_new(
+    resume: Path | None, output: Path | None, recipe: Path | None, settings: list[str] | None, given: dict[str, Any]
+) -> "Recipe | None":
+    """Make the recipe of a new run; None for one that is resumed, which has its own and takes no other."""
+    if resume is None:
+        return gather(recipe, settings, given)
+    others = {**given, "recipe": recipe, "set": settings, "output": output}
+    if wrong := [key for key, value in others.items() if value not in (None, [], ())]:
+        named = {"target": "the target", "schedule": "--stages"}
+        name = named.get(wrong[0], f"--{wrong[0].replace('_', '-')}")
+        raise typer.BadParameter(f"a resumed run takes everything from its own recipe: leave out {name}")
+    return None
+
+
+def gather(recipe: Path | None, settings: list[str] | None, given: dict[str, Any]) -> "Recipe":
+    """Make a recipe of a file, of options (those that were given), and of KEY=VALUE pairs."""
+    from brainsurgeon.app.recipe import KEYS, make_recipe, read_recipe, read_value, with_absolute_paths
+
+    values = read_recipe(recipe) if recipe is not None else {}
+    given = {key: value for key, value in given.items() if value not in (None, [], ())}
+    if "checkpoint" in given:
+        given["checkpoint"] = str(given["checkpoint"])
+    if str(given.get("blocks", "")).isdigit():
+        given["blocks"] = int(given["blocks"])
+    values.update(with_absolute_paths(given, Path.cwd()))
+    options = dict(values.pop("options", None) or {})
+    for pair in settings or []:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set takes KEY=VALUE, got {pair!r}")
+        where = values if key in KEYS else options
+        where[key] = read_value(text)
+    if "target" not in values:
+        raise typer.BadParameter("which model? Give file.py:function, or a recipe with a target (--recipe), or `demo`")
+    return make_recipe({**values, "options": options}, str(recipe) if recipe else "options")

@@ -1,0 +1,51 @@
+"""`brainsurgeon prune`: one model, one method, one sparsity."""
+
+import typer
+
+from brainsurgeon.app.cli import options as o
+
+
+def prune(
+    target: o.TargetArgument = None,
+    sparsity: o.SparsityOption = None,
+    method: o.MethodOption = None,
+    recipe: o.RecipeOption = None,
+    checkpoint: o.CheckpointOption = None,
+    include: o.IncludeOption = None,
+    exclude: o.ExcludeOption = None,
+    budget: o.BudgetOption = None,
+    stages: o.StagesOption = None,
+    num_gradients: o.NumGradientsOption = None,
+    fisher: o.FisherOption = None,
+    blocks: o.BlocksOption = None,
+    damping: o.DampingOption = None,
+    dtype: o.DtypeOption = None,
+    device: o.DeviceOption = None,
+    seed: o.SeedOption = None,
+    settings: o.SetOption = None,
+    output: o.OutputOption = None,
+    resume: o.ResumeOption = None,
+    track: o.TrackOption = None,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Prune a model, into a folder with the model, its masks, a report and the recipe that makes it again.
+
+    [bold]Examples[/]
+
+    brainsurgeon prune demo --sparsity 0.95
+
+    brainsurgeon prune model.py:build --checkpoint trained.safetensors -s 0.9 -k 2000
+
+    brainsurgeon prune --recipe recipe.yaml
+
+    brainsurgeon prune --resume runs/20260101-120000-cbs-0.9
+    """
+    from brainsurgeon.app.cli.run import carry_out, start
+    from brainsurgeon.app.cli.show import show_result
+
+    full = o.gather_new(resume, output, recipe, settings, o.keys_given(locals()))
+    if full is not None and len(full.methods) * len(full.sparsities) > 1:
+        raise typer.BadParameter("this recipe has several methods or sparsities: use `brainsurgeon compare`")
+    run = start("prune", full, output, resume)
+    cells = carry_out(run, "prune", track, quiet)
+    show_result(run, cells[0])

@@ -1,0 +1,87 @@
+"""What `evaluate`, `export` and `finetune` share: a pruned model from the folder of a run, or one that was saved."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from brainsurgeon.app.target import Target
+    from brainsurgeon.files import Saved
+
+FolderArgument = Annotated[
+    Path, typer.Argument(help="The folder of a run, or one that `save` wrote.", metavar="FOLDER", show_default=False)
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help="The function that made the model (file.py:function); a run's folder knows it.",
+        metavar="TARGET",
+    ),
+]
+CellOption = Annotated[
+    str | None,
+    typer.Option(help="Which outcome of a comparison, such as cbs@0.9.", metavar="METHOD@SPARSITY"),
+]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, …", show_default="where the model is")]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A pruned model, filled from its folder, with what the user's function brought along."""
+
+    target: "Target"
+    saved: "Saved"
+
+    def example(self, count: int) -> Any:
+        """Return the inputs of the first so many samples."""
+        import torch
+
+        from brainsurgeon.samples.batches import SampleStream, concatenate
+
+        device = next(self.target.model.parameters()).device
+        stream = SampleStream(self.target.data, torch.Generator().manual_seed(0), device, keep=0)
+        batch = concatenate(list(stream.take(count)))
+        if isinstance(batch, dict):
+            return {name: value for name, value in batch.items() if name not in ("labels", "label")}
+        return batch[0] if isinstance(batch, list | tuple) and len(batch) == 2 else batch
+
+
+def open_pruned(folder: Path, target: str | None, cell: str | None, device: str | None = None) -> Pruned:
+    """Load a pruned model; everything in its folder is checked first."""
+    from brainsurgeon.app.runs import RunFolder
+    from brainsurgeon.app.target import load_target
+    from brainsurgeon.errors import BrainsurgeonError
+    from brainsurgeon.files import load
+
+    if (folder / "recipe.yaml").is_file():
+        run = RunFolder.open(folder)
+        recipe = run.recipe
+        made = load_target(target or recipe.target, recipe.arguments, None, recipe.seed)
+        place = _choose(run.cells(), cell, folder)
+    elif target is None:
+        raise BrainsurgeonError(
+            f"{folder} is not the folder of a run and does not say what made its model: give --target file.py:function"
+        )
+    else:
+        made, place = load_target(target), folder
+    saved = load(place, made.model)
+    made.model.to(device or next(made.model.parameters()).device).eval()
+    return Pruned(made, saved)
+
+
+def _choose(cells: list[Path], name: str | None, folder: Path) -> Path:
+    """Return the only outcome of a run, or the one that was named."""
+    from brainsurgeon.errors import BrainsurgeonError
+
+    known = {cell.name: cell for cell in cells}
+    if not known:
+        raise BrainsurgeonError(f"{folder} has no finished outcome yet")
+    if name is None and len(known) == 1:
+        return cells[0]
+    if name not in known:
+        raise BrainsurgeonError(f"which outcome of {folder}? Give --cell with one of: {', '.join(known)}")
+    return known[name]

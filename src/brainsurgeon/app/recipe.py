@@ -1,0 +1,209 @@
+"""A recipe: one YAML or TOML file that holds everything a run needs, checked before any work.
+
+Its keys are those below and every setting of the methods, which are not written down twice: what a recipe leaves out is
+the method's own default. A run writes its recipe back, so that the same file makes the same run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from brainsurgeon.app.target import DEMO
+from brainsurgeon.engine.budget import exact_count
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.methods import PARTS, Method, make_method
+from brainsurgeon.pruning.one_shot import OneShot
+from brainsurgeon.pruning.staged.method import Staged
+from brainsurgeon.pruning.staged.schedule import Stages
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+Plain = str | int | float | bool | None
+SETTINGS = (
+    *dict.fromkeys(f.name for kind in (OneShot, Staged) for f in dataclasses.fields(kind) if f.name not in PARTS),
+    "update_scale",
+)
+"""Keys that go to the methods which have them."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without objects, which reads 1e-4 as the number that everyone means by it."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("+-0123456789")
+)
+
+
+class RecipeError(BrainsurgeonError):
+    """A recipe that cannot be followed; the message says which key, and what it may be."""
+
+
+class Recipe(BaseModel):
+    """What to prune, how, and with which settings. Made by `make_recipe`.
+
+    `settings` holds the settings of methods that were given, `options` those of their selections.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    target: str
+    arguments: dict[str, Any] = {}
+    checkpoint: str | None = None
+    sparsity: Share | list[Share] = 0.9
+    method: str | list[str] = "cbs"
+    budget: Literal["global", "uniform"] | dict[str, Share] = "global"
+    include: str | list[str] | None = None
+    exclude: str | list[str] | None = None
+    seed: int = 0
+    device: str | None = None
+    threads: Count | None = None
+    options: dict[str, Plain] = {}
+    settings: dict[str, Any] = {}
+
+    @property
+    def sparsities(self) -> list[float]:
+        """All sparsities, one or more."""
+        return self.sparsity if isinstance(self.sparsity, list) else [self.sparsity]
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods, one or more."""
+        return self.method if isinstance(self.method, list) else [self.method]
+
+    def make_methods(self) -> dict[str, Method]:
+        """Build each method with the settings that it knows; one that none of them knows is refused."""
+        given = {key: _value(key, value) for key, value in self.settings.items()} | dict(self.options)
+        made: dict[str, Method] = {}
+        left = set(given)
+        for name in self.methods:
+            known = {key: given[key] for key in given if key == "schedule" and name != "auto"}
+            known |= {key: value for key, value in given.items() if _takes(make_method(name, known), key, value)}
+            made[name] = make_method(name, known)
+            left -= set(known)
+        for key in left:  # ask again, for the message that names the nearest
+            make_method(self.methods[-1], {key: given[key]})
+        return made
+
+    def common(self) -> dict[str, Any]:
+        """Return what a `Surgery` takes, whatever the method."""
+        return {key: getattr(self, key) for key in ("include", "exclude", "seed", "device")}
+
+    def to_yaml(self) -> str:
+        """Return the whole recipe, defaults and all, with the settings of methods at the top level."""
+        values = self.model_dump()
+        return yaml.safe_dump(values | values.pop("settings"), sort_keys=False, allow_unicode=True)
+
+
+def _takes(method: Method, key: str, value: Any) -> bool:
+    try:
+        make_method(method, {key: value})
+    except BrainsurgeonError as error:
+        if any(
+            word in str(error) for word in ("unknown setting", "is of runs in stages", "is of one-shot", "to scale")
+        ):
+            return False
+        raise
+    return True
+
+
+def _value(key: str, value: Any) -> Any:
+    """Return a setting as the methods take it."""
+    if key == "dtype" and isinstance(value, str):
+        found = getattr(torch, value, None)
+        if not isinstance(found, torch.dtype) or not found.is_floating_point:
+            raise RecipeError(f"dtype must be float32, bfloat16, float16 or float64, got {value!r}")
+        return found
+    if key == "schedule" and isinstance(value, dict):
+        known = [field.name for field in dataclasses.fields(Stages)]
+        for name in value:
+            if name not in known:
+                raise RecipeError(f"schedule: unknown key {name!r}; a schedule has: {', '.join(known)}")
+        return Stages(**value)
+    return value
+
+
+OWN_KEYS = tuple(key for key in Recipe.model_fields if key != "settings")
+KEYS = (*OWN_KEYS, *SETTINGS)
+
+
+def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
+    """Check values by name and make a recipe of them."""
+    for key in values:
+        if key not in KEYS:
+            near = difflib.get_close_matches(str(key), KEYS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "a selection's own settings go under `options`."
+            raise RecipeError(f"{origin}: unknown key {key!r}; {hint} The keys are: {', '.join(KEYS)}")
+    own = {key: value for key, value in values.items() if key in OWN_KEYS}
+    settings = {key: value for key, value in values.items() if key in SETTINGS and value is not None}
+    try:
+        recipe = Recipe(**own, settings=settings)
+    except ValidationError as error:
+        raise RecipeError(f"{origin}: {_in_words(error, values)}") from None
+    for sparsity in recipe.sparsities:
+        exact_count(sparsity, 1)
+    if not recipe.sparsities or not recipe.methods:
+        raise RecipeError(f"{origin}: give at least one method and one sparsity")
+    try:
+        recipe.make_methods()
+    except RecipeError:
+        raise
+    except BrainsurgeonError as error:
+        raise RecipeError(f"{origin}: {error}") from None
+    except TypeError as error:
+        raise RecipeError(f"{origin}: a setting has a value of the wrong kind: {error}") from None
+    return recipe
+
+
+def read_recipe(path: str | Path) -> dict[str, Any]:
+    """Read the values in a YAML or TOML file; the paths in it are relative to its folder."""
+    path = Path(path)
+    if not path.is_file():
+        raise RecipeError(f"there is no recipe {path}")
+    try:
+        text = path.read_text()
+        found = tomllib.loads(text) if path.suffix == ".toml" else read_value(text)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'YAML'}: {error}") from None
+    if not isinstance(found, dict):
+        raise RecipeError(f"{path} must hold keys and values, such as `sparsity: 0.9`; it holds {found!r:.60}")
+    return with_absolute_paths(found, path.parent)
+
+
+def read_value(text: str) -> Any:
+    """Read a value as YAML has it: 0.9, [mp, cbs], true, or a plain word."""
+    return yaml.load(text, _Loader)
+
+
+def with_absolute_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Resolve the files that a recipe names from a folder, so that it means the same everywhere."""
+    values = dict(values)
+    spec = values.get("target")
+    if isinstance(spec, str) and spec != DEMO:
+        place, _, name = spec.rpartition(":")
+        if place.endswith(".py"):
+            values["target"] = f"{(folder / Path(place).expanduser()).resolve()}:{name}"
+    if isinstance(values.get("checkpoint"), str):
+        values["checkpoint"] = str((folder / Path(values["checkpoint"]).expanduser()).resolve())
+    return values
+
+
+def _in_words(error: ValidationError, values: dict[str, Any]) -> str:
+    """Return what is wrong, key by key; where a value may be of several kinds, each kind's complaint once."""
+    complaints: dict[str, list[str]] = {}
+    for problem in error.errors():
+        message = "is missing" if problem["type"] == "missing" else problem["msg"].replace("Input should", "should")
+        complaints.setdefault(str(problem["loc"][0]), []).append(message)
+    return "; ".join(
+        f"{key} {' or '.join(dict.fromkeys(messages))}" + (f", got {values[key]!r:.60}" if key in values else "")
+        for key, messages in complaints.items()
+    )

@@ -1,0 +1,59 @@
+"""One method at one sparsity: finished when its folder is there, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brainsurgeon.app.runs.folder import cell_name, is_finished
+from brainsurgeon.app.runs.portrait import histograms
+from brainsurgeon.app.scores import measure
+from brainsurgeon.app.target import Target
+from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.result import PruningResult
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method at one sparsity."""
+
+    method: str
+    sparsity: float
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Its name in a table, a log or a folder."""
+        return cell_name(self.method, self.sparsity)
+
+    @property
+    def finished(self) -> bool:
+        """Whether its outcome is there."""
+        return is_finished(self.folder)
+
+    def result(self) -> dict[str, Any]:
+        """Return the record of the result."""
+        return json.loads((self.folder / "result.json").read_text())
+
+    def measured(self) -> dict[str, Any]:
+        """Return scores and histograms."""
+        return json.loads((self.folder / "measured.json").read_text())
+
+    def save(self, result: PruningResult, target: Target, weights: PrunableWeights, dense: Tensor) -> dict[str, float]:
+        """Write a result with what was measured of it, and return its scores."""
+        temporary = self.folder.with_name(f".{self.folder.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        result.save(temporary)
+        scores = measure(target, result.model)
+        after = weights.flatten(result.model).cpu()
+        pruned = torch.cat([mask.reshape(-1).cpu() for mask in result.masks.values()])
+        shown = histograms(weights, dense.cpu(), after, pruned)
+        (temporary / "measured.json").write_text(json.dumps({"scores": scores, "histograms": shown}))
+        temporary.replace(self.folder)
+        return scores

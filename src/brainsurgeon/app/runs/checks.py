@@ -1,0 +1,70 @@
+"""What is checked before work starts: that it fits, and that a resumed run is still the run it was."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brainsurgeon.app.recipe import Recipe
+from brainsurgeon.app.runs.folder import RunError, RunFolder
+from brainsurgeon.app.target import Target
+from brainsurgeon.network.memory import check_device
+from brainsurgeon.network.weights import find_weights
+from brainsurgeon.pruning.memory import check_memory
+from brainsurgeon.samples.batches import as_batches, tensors_of
+
+STATE_BYTES = 3 * 4
+"""A weight takes so many bytes in the stored state of a staged run."""
+PROBED = 64
+"""Batches of the data that a resumed run is held to."""
+
+
+def check_fits(run: RunFolder, recipe: Recipe, target: Target, cells: int) -> None:
+    """Refuse what memory or disk cannot hold."""
+    weights = find_weights(target.model, recipe.include, recipe.exclude)
+    model = sum(tensor.nbytes for tensor in target.model.state_dict().values())
+    run.check_disk(cells * (model + weights.size) + STATE_BYTES * weights.size)
+    device = check_device(recipe.device or next(target.model.parameters()).device)
+    for method in recipe.make_methods().values():
+        check_memory(method, weights, model, device)
+
+
+def digest(tensor: Tensor) -> str:
+    """Return the SHA-256 of a tensor's bytes."""
+    plain = tensor.detach().cpu().contiguous().reshape(-1)
+    return hashlib.sha256(plain.view(torch.uint8).numpy().tobytes()).hexdigest()
+
+
+def check_same_model(run: RunFolder, target: Target) -> None:
+    """Hold a resumed run to the weights it was started with."""
+    found = hashlib.sha256()
+    for name, tensor in target.model.state_dict().items():
+        found.update(f"{name} {digest(tensor)}\n".encode())
+    _check_same(run, "model", found.hexdigest(), "the model has other weights")
+
+
+def check_same_data(run: RunFolder, target: Target, seed: int) -> None:
+    """Hold a resumed run to the first batches it was started with, where that can be done without using them up."""
+    if target.data is None or isinstance(target.data, Iterator):
+        return
+    batches = as_batches(target.data, torch.Generator().manual_seed(seed))
+    found = hashlib.sha256()
+    for _, batch in zip(range(PROBED), batches, strict=False):
+        for tensor in tensors_of(batch):
+            found.update(digest(tensor).encode())
+    _check_same(run, "data", found.hexdigest(), "the data come in another order, or are other data,")
+
+
+def _check_same(run: RunFolder, name: str, value: Any, complaint: str) -> None:
+    known = run.facts().get(name)
+    if known is None:
+        run.note(**{name: value})
+    elif known != value:
+        raise RunError(
+            f"{run.path} cannot go on: {complaint} than when it was started. Restore what it was started with, or "
+            "start a new run"
+        )

@@ -1,0 +1,74 @@
+"""Follow a recipe: every method at every sparsity, each outcome on disk as soon as it is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from brainsurgeon.app.recipe import Recipe
+from brainsurgeon.app.runs.cells import Cell
+from brainsurgeon.app.runs.checks import check_fits, check_same_data, check_same_model
+from brainsurgeon.app.runs.folder import RunFolder
+from brainsurgeon.app.runs.store import FileStore
+from brainsurgeon.app.scores import measure
+from brainsurgeon.app.target import load_target, seed_globals
+from brainsurgeon.events import Callback, Event, silent
+from brainsurgeon.files.versions import versions
+from brainsurgeon.pruning.surgery import Surgery
+
+
+def execute(run: RunFolder, callback: Callback = silent) -> list[Cell]:
+    """Do what is still to do of a run, and return all its cells."""
+    recipe = run.recipe
+    cells = [Cell(name, s, run.cell(name, s)) for s in recipe.sparsities for name in recipe.methods]
+    with run.locked():
+        missing = [cell for cell in cells if not cell.finished]
+        if missing:
+            with _threads(recipe.threads):
+                _finish(run, recipe, missing, len(cells), callback)
+        shutil.rmtree(run.steps, ignore_errors=True)  # the results hold all that they said
+    return cells
+
+
+def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, callback: Callback) -> None:
+    label, store = "", None
+
+    def notify(event: Event) -> None:
+        if store is not None:
+            store.notice(event)
+        callback(dataclasses.replace(event, label=label))
+
+    target = load_target(recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed)
+    check_fits(run, recipe, target, len(missing))
+    check_same_model(run, target)
+    check_same_data(run, target, recipe.seed)
+    surgery = Surgery(target.model, target.data, target.loss, **recipe.common(), progress=False, callback=notify)
+    methods = recipe.make_methods()
+    number = total - len(missing)
+    if total > 1:
+        notify(Event("cells", number, total))
+    for cell in missing:
+        if "dense" not in run.facts():
+            run.note(dense=measure(target), versions=versions(surgery.device))
+        seed_globals(recipe.seed)
+        label, number = cell.name, number + 1
+        store = FileStore(run.steps / f"{cell.name}.safetensors", surgery.device)
+        result = surgery.prune(cell.sparsity, methods[cell.method], budget=recipe.budget, store=store)
+        scores = cell.save(store.completed(result), target, surgery.weights, surgery.values)
+        after = {} if result.loss_after is None else {"sample loss": result.loss_after}
+        notify(Event("cells", number, total, {**scores, **after}))
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Work with a number of threads: sums come out the same, to the last bit, only with the same number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,78 @@
+"""The state of a staged run on disk: what a killed run goes on from, with what it told on the way there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import Event
+from brainsurgeon.events.progress import TRACED
+from brainsurgeon.files.checkpoint import save_tensors
+from brainsurgeon.pruning.result import PruningResult
+from brainsurgeon.pruning.staged.state import Choice, State
+
+RECORD = "record"
+BEFORE = "before it was resumed"
+
+
+class FileStore:
+    """Keeps the last state of one cell in a file, with the events that led there and the seconds it took."""
+
+    def __init__(self, path: Path, device: torch.device):
+        self._path, self._device, self._since = path, device, time.perf_counter()
+        self.events: list[Event] = []
+        self.loaded = 0
+        self.seconds = 0.0
+
+    def notice(self, event: Event) -> None:
+        """Take note of an event of the run."""
+        if event.stage in TRACED:
+            self.events.append(event)
+
+    def save(self, state: State) -> None:
+        """Keep a state, in place of the last."""
+        plain: dict[str, Any] = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+        tensors = {name: plain.pop(name) for name, value in list(plain.items()) if isinstance(value, Tensor)}
+        record = {
+            "state": plain | {"choice": dataclasses.asdict(state.choice)},
+            "events": [dataclasses.asdict(event) for event in self.events],
+            "seconds": self.seconds + time.perf_counter() - self._since,
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        save_tensors(tensors, self._path, {RECORD: json.dumps(record)})
+
+    def load(self) -> State | None:
+        """Return the last state that was kept."""
+        if not self._path.is_file():
+            return None
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self._path, "pt") as file:
+                tensors = {name: file.get_tensor(name).to(self._device) for name in file.keys()}  # noqa: SIM118
+                record = json.loads(file.metadata()[RECORD])
+            plain = record["state"]
+            state = State(**tensors, **{**plain, "choice": Choice(**plain["choice"])})
+            self.events = [Event(**event) for event in record["events"]]
+            self.loaded, self.seconds = state.number, float(record["seconds"])
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise BrainsurgeonError(
+                f"{self._path} is damaged ({type(error).__name__}: {error}): delete it, and the run begins this "
+                "result again"
+            ) from error
+        return state
+
+    def completed(self, result: PruningResult) -> PruningResult:
+        """Return the record of a run as if it had not been interrupted, but for the break-down of its seconds."""
+        if not self.loaded:
+            return result
+        settings = {**result.settings, "resumed_after_stage": self.loaded}
+        seconds = {BEFORE: self.seconds, **result.seconds}
+        return dataclasses.replace(result, settings=settings, seconds=seconds, trace=tuple(self.events))

@@ -1,0 +1,66 @@
+"""Multiply-adds of a forward pass, and how many of them are not with a pruned weight."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from brainsurgeon.network.loss import call
+
+
+class _Counter(TorchDispatchMode):
+    """Count the operations that `torch.utils.flop_counter` knows; those with a pruned weight by its share kept."""
+
+    def __init__(self, kept: Mapping[int, float]):
+        super().__init__()
+        self._kept = kept
+        self.total, self.sparse = 0, 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        packet = func._overloadpacket
+        if packet not in flop_registry:  # a compound operation is taken apart, as PyTorch's own counter does
+            with self:
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        output = func(*args, **kwargs)
+        if packet in flop_registry:
+            multiply_adds = flop_registry[packet](*args, **kwargs, out_val=output) // 2
+            shares = [self._kept.get(_memory(leaf), 1.0) for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
+            self.total += multiply_adds
+            self.sparse += multiply_adds * min(shares, default=1.0)
+        return output
+
+
+def count_multiply_adds(model: nn.Module, example: Any, masks: Mapping[str, Tensor]) -> tuple[int, int]:
+    """Return the multiply-adds of one forward pass on the example, and those left without the pruned weights."""
+    kept = {_memory(model.get_parameter(name)): 1 - float(mask.float().mean()) for name, mask in masks.items()}
+    counter = _Counter(kept)
+    was_training = model.training
+    with torch.no_grad(), _without_onednn(), counter:
+        call(model.eval(), example)
+    model.train(was_training)
+    return counter.total, round(counter.sparse)
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Switch oneDNN off: its recurrent kernels are one opaque operation, which else is made of matrix products."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TF32 acceleration")
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+def _memory(tensor: Tensor) -> int:
+    """Tell a weight by its memory, which its views share."""
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,1 @@
+"""The algebra: tensors and callables only."""

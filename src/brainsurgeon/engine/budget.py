@@ -1,0 +1,157 @@
+"""Exact counts: which weights go is a method's choice, how many is not.
+
+`pruned` is True where a weight is removed, everywhere in this package.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from brainsurgeon.errors import BrainsurgeonError
+
+
+def exact_count(sparsity: float, size: int) -> int:
+    """Return ⌈rN⌉, with r taken as the decimal that was written (0.9 · 32,360 is 29,124, not 29,124.000…4)."""
+    if not isinstance(sparsity, Real) or not 0 < sparsity < 1:
+        raise BrainsurgeonError(
+            f"sparsity must lie strictly between 0 and 1 (0.9 removes 90% of the weights), got {sparsity!r}"
+        )
+    return math.ceil(Fraction(str(sparsity)) * size)
+
+
+def lowest(scores: Tensor, count: int) -> Tensor:
+    """Return a mask of exactly `count` lowest scores; ties go to the lowest index."""
+    if not bool(torch.isfinite(scores).all()):
+        raise BrainsurgeonError(
+            "the scores of some weights are not finite: look for NaN or infinite weights or gradients, "
+            "or raise the damping"
+        )
+    if count <= 0:
+        return torch.zeros_like(scores, dtype=torch.bool)
+    if count >= scores.numel():
+        return torch.ones_like(scores, dtype=torch.bool)
+    threshold = scores.kthvalue(count).values
+    chosen = scores < threshold
+    ties = (scores == threshold).nonzero().squeeze(1)
+    chosen[ties[: count - int(chosen.sum())]] = True
+    return chosen
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many weights to prune in each group of weights.
+
+    A group is a sorted index tensor; groups partition the N weights. Every selection prunes exactly
+    `counts[g]` weights of `groups[g]`, and the counts add up to ⌈rN⌉.
+    """
+
+    groups: tuple[Tensor, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """⌈rN⌉."""
+        return sum(self.counts)
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return sum(group.numel() for group in self.groups)
+
+    def labels(self) -> Tensor:
+        """Return the number of the group of each weight."""
+        labels = torch.empty(self.size, dtype=torch.long, device=self.groups[0].device)
+        for number, group in enumerate(self.groups):
+            labels[group] = number
+        return labels
+
+    def lowest(self, scores: Tensor) -> Tensor:
+        """Prune the lowest scores of each group, exactly to its count."""
+        if len(self.groups) == 1:
+            return lowest(scores, self.counts[0])
+        pruned = torch.zeros_like(scores, dtype=torch.bool)
+        for group, count in zip(self.groups, self.counts, strict=True):
+            pruned[group] = lowest(scores[group], count)
+        return pruned
+
+    def check(self, pruned: Tensor) -> None:
+        """Refuse a mask that is not a boolean N-vector with exactly the right counts."""
+        if pruned.dtype != torch.bool or pruned.shape != (self.size,):
+            raise BrainsurgeonError(
+                f"a selection must return a boolean mask of {self.size} entries (True where pruned), "
+                f"got {pruned.dtype} of shape {tuple(pruned.shape)}"
+            )
+        for group, count in zip(self.groups, self.counts, strict=True):
+            found = int(pruned[group].sum())
+            if found != count:
+                raise BrainsurgeonError(f"a selection must prune exactly {count} weights here, it pruned {found}")
+
+
+def apportion(total: int, quotas: list[Fraction], sizes: list[int]) -> list[int]:
+    """Round the quotas to whole numbers that add up to `total` (largest remainders first)."""
+    counts = [min(math.floor(quota), size) for quota, size in zip(quotas, sizes, strict=True)]
+    order = sorted(range(len(quotas)), key=lambda k: (counts[k] - quotas[k], k))
+    missing = total - sum(counts)
+    while missing:
+        open_ = [k for k in order if counts[k] < sizes[k]]
+        for k in open_[:missing]:
+            counts[k] += 1
+        missing = total - sum(counts)
+    return counts
+
+
+def make_budget(
+    rule: str | dict[str, float], sparsity: float, layers: list[tuple[str, int, int]], device: torch.device
+) -> Budget:
+    """Turn `"global"`, `"uniform"` or `{pattern: sparsity}` into groups and exact counts.
+
+    `layers` holds (name, offset, size). With a dict each matching layer gets the sparsity of the first
+    pattern that matches it, and the other layers together take the rest of ⌈rN⌉.
+    """
+    size = sum(layer[2] for layer in layers)
+    total = exact_count(sparsity, size)
+
+    def indices(chosen: list[tuple[str, int, int]]) -> Tensor:
+        return torch.cat([torch.arange(o, o + n, device=device) for _, o, n in chosen])
+
+    if rule == "global":
+        return Budget((indices(layers),), (total,))
+    if rule == "uniform":
+        sizes = [layer[2] for layer in layers]
+        counts = apportion(total, [Fraction(total * n, size) for n in sizes], sizes)
+        return Budget(tuple(indices([layer]) for layer in layers), tuple(counts))
+    if not isinstance(rule, dict):
+        raise BrainsurgeonError(f'budget must be "global", "uniform" or {{pattern: sparsity}}, got {rule!r}')
+    return _by_pattern(rule, layers, total, indices)
+
+
+def _by_pattern(rule, layers, total, indices) -> Budget:  # type: ignore[no-untyped-def]
+    fixed, rest = [], []
+    used: set[str] = set()
+    for layer in layers:
+        pattern = next((p for p in rule if fnmatchcase(layer[0], p)), None)
+        if pattern is None:
+            rest.append(layer)
+        else:
+            used.add(pattern)
+            fixed.append((layer, exact_count(rule[pattern], layer[2])))
+    if unused := [p for p in rule if p not in used]:
+        names = ", ".join(layer[0] for layer in layers)
+        raise BrainsurgeonError(f"budget pattern {unused[0]!r} matches no layer; the layers are: {names}")
+    left = total - sum(count for _, count in fixed)
+    free = sum(layer[2] for layer in rest)
+    if not 0 <= left <= free:
+        raise BrainsurgeonError(
+            f"the budget cannot be met: {total} weights are to be pruned in all, the patterns fix "
+            f"{total - left}, and the other layers hold {free}; change the sparsity or the patterns"
+        )
+    groups = [indices([layer]) for layer, _ in fixed] + ([indices(rest)] if rest else [])
+    counts = [count for _, count in fixed] + ([left] if rest else [])
+    return Budget(tuple(groups), tuple(counts))

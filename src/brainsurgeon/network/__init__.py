@@ -1,0 +1,1 @@
+"""All that touches a torch module: weights, losses, gradients, layer inputs, zeros, memory."""

@@ -1,0 +1,198 @@
+"""What goes into each layer: the moments A = E[Σ xxᵀ] of its inputs, over samples and (for convolutions) positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.hooks import RemovableHandle
+
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.weights import Layer, PrunableWeights
+from brainsurgeon.samples.batches import Batch, batch_size
+
+Rows = Callable[[Tensor], Tensor]
+"""From a layer's input to its groups × inputs × (samples · positions) matrix X."""
+
+
+SCARCITY = 50
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A of one layer, groups×m×m, from so many columns x; a layer that stores W transposed (inputs first) says so."""
+
+    matrix: Tensor
+    columns: int
+    transposed: bool = False
+
+    def damped(self, damping: float) -> float:
+        """Return more damping where fewer columns than inputs determine the moments badly."""
+        return damping * (1 + SCARCITY * self.matrix.shape[1] / self.columns)
+
+
+@dataclass(frozen=True)
+class CrossMoments(Moments):
+    """A of a layer of a pruned network, and B = E[Σ x̄xᵀ] with the inputs x̄ of the same layer of the dense network."""
+
+    cross: Tensor = field(kw_only=True)
+
+
+def collect_moments(batch_loss: BatchLoss, weights: PrunableWeights, batches: Iterable[Batch]) -> dict[str, Moments]:
+    """Return the mean A of the inputs of every layer that is a plain linear map of them, by parameter name.
+
+    Linear layers and convolutions (grouped and depthwise too) are; a layer missing from the answer is of another kind
+    (embeddings, recurrent or packed weights, transposed convolutions).
+    """
+    totals: dict[str, Tensor] = {}
+    columns: dict[str, int] = {}
+    hooks, readers = [], {}
+    for layer in weights.layers:
+        module = _owner(batch_loss, layer)
+        reader = _reader(module, layer)
+        if reader is not None:
+            readers[layer.name] = reader
+            add = partial(_add, totals, columns, layer.name, reader)
+            hooks.append(module.register_forward_pre_hook(add, with_kwargs=True))
+    samples = 0
+    try:
+        with torch.no_grad():
+            for batch in batches:
+                batch_loss(batch)
+                samples += batch_size(batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {
+        name: Moments(total / samples, columns[name], readers[name] is _flat_transposed)
+        for name, total in totals.items()
+    }
+
+
+class _Seen(Exception):  # noqa: N818 (no error: it ends a forward pass that has shown enough)
+    pass
+
+
+def order_of_calls(batch_loss: BatchLoss, weights: PrunableWeights, batch: Batch) -> dict[Layer, int]:
+    """Return the layers that are plain linear maps, in the order a forward pass meets them, with how often it does."""
+    calls: dict[Layer, int] = {}
+
+    def count(layer: Layer, *_: object) -> None:
+        calls[layer] = calls.get(layer, 0) + 1
+
+    hooks = []
+    for layer in weights.layers:
+        module = _owner(batch_loss, layer)
+        if _reader(module, layer) is not None:
+            hooks.append(module.register_forward_pre_hook(partial(count, layer)))
+    _pass(batch_loss, batch, hooks)
+    return calls
+
+
+def collect_cross_moments(
+    live: BatchLoss, dense: BatchLoss, layer: Layer, batches: Iterable[Batch], calls: int = 1
+) -> CrossMoments:
+    """Return the moments of a layer's inputs in the live network, alone and with those in the dense network."""
+    own, cross, columns, samples = torch.zeros(()), torch.zeros(()), 0, 0
+    for batch in batches:
+        for x, trained in zip(*(_inputs(loss, layer, batch, calls) for loss in (live, dense)), strict=True):
+            own = own.to(x.device) + torch.bmm(x, x.transpose(1, 2)).double()
+            cross = cross.to(x.device) + torch.bmm(trained, x.transpose(1, 2)).double()
+            columns += x.shape[2]
+        samples += batch_size(batch)
+    transposed = _reader(_owner(live, layer), layer) is _flat_transposed
+    return CrossMoments(own / samples, columns, transposed, cross=cross / samples)
+
+
+def _inputs(batch_loss: BatchLoss, layer: Layer, batch: Batch, calls: int) -> list[Tensor]:
+    """Return X of each call of a layer; the forward pass ends with the last of them."""
+    module = _owner(batch_loss, layer)
+    reader = _reader(module, layer)
+    assert reader is not None  # order_of_calls names plain linear maps only
+    found: list[Tensor] = []
+
+    def note(module: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+        found.append(_read(reader, inputs, named))
+        if len(found) == calls:
+            raise _Seen
+
+    _pass(batch_loss, batch, [module.register_forward_pre_hook(note, with_kwargs=True)])
+    return found
+
+
+def _owner(batch_loss: BatchLoss, layer: Layer) -> nn.Module:
+    return batch_loss.model.get_submodule(layer.name.rpartition(".")[0])
+
+
+def _pass(batch_loss: BatchLoss, batch: Batch, hooks: list[RemovableHandle]) -> None:
+    try:
+        with torch.no_grad():
+            batch_loss(batch)
+    except _Seen:
+        pass
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _read(reader: Rows, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> Tensor:
+    x = reader([*inputs, *named.values()][0].detach())
+    # Half precision would round the sums so that they are not positive definite any more.
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _add(
+    totals: dict[str, Tensor],
+    columns: dict[str, int],
+    name: str,
+    reader: Rows,
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    named: dict[str, Tensor],
+) -> None:
+    x = _read(reader, inputs, named)
+    moments = torch.bmm(x, x.transpose(1, 2)).double()
+    totals[name] = totals[name] + moments if name in totals else moments
+    columns[name] = columns.get(name, 0) + x.shape[2]
+
+
+def _reader(module: nn.Module, layer: Layer) -> Rows | None:
+    if not layer.name.endswith("weight"):
+        return None
+    if type(module) is nn.Linear:
+        return _flat
+    if type(module).__name__ == "Conv1D" and len(layer.shape) == 2:  # as in Hugging Face's GPT-2: y = xW
+        return _flat_transposed
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return partial(_patches, module)
+    return None
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1]).T.unsqueeze(0)
+
+
+def _flat_transposed(x: Tensor) -> Tensor:
+    return _flat(x)
+
+
+def _patches(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
+    """Return the patches that the convolution's kernel sees, in the order of its weights."""
+    dims = len(module.kernel_size)
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    x = F.pad(x, module._reversed_padding_repeated_twice, mode)
+    for axis in range(dims):
+        span = module.dilation[axis] * (module.kernel_size[axis] - 1) + 1
+        x = x.unfold(2 + axis, span, module.stride[axis])[..., :: module.dilation[axis]]
+    # batch, channels, positions…, kernel… → groups, channels of a group · kernel, batch · positions
+    kernel = tuple(range(2 + dims, 2 + 2 * dims))
+    positions = tuple(range(2, 2 + dims))
+    x = x.permute(1, *kernel, 0, *positions)
+    inputs = x.shape[0] // module.groups
+    for size in module.kernel_size:
+        inputs *= size
+    return x.reshape(module.groups, inputs, -1)

@@ -1,0 +1,154 @@
+"""One loss for every calling convention: a module from a batch to the mean loss of its samples."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.samples.batches import Batch
+
+LossLike = str | Callable[..., Tensor]
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross_entropy": F.cross_entropy,
+    "nll": F.nll_loss,
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "huber": F.huber_loss,
+    "bce_with_logits": F.binary_cross_entropy_with_logits,
+}
+
+
+class BatchLoss(nn.Module):
+    """The mean loss of a batch as a module that holds the model, so that `functional_call` can swap its weights."""
+
+    def __init__(self, model: nn.Module, loss: LossLike):
+        super().__init__()
+        self.model = model
+        self._loss = _as_model_loss(loss)
+        self._recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the loss, a scalar."""
+        # cuDNN's recurrent layers have no gradients in eval mode; torch's own have.
+        with torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext():
+            value = self._loss(self.model, batch)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise BrainsurgeonError(f"the loss of a batch must be one number (the mean over its samples), got {got}")
+        return value.reshape(())
+
+
+def _as_model_loss(loss: LossLike) -> Callable[[nn.Module, Batch], Tensor]:
+    """Bring a name, a `loss(output, target)` or a `loss(model, batch)` to the last form."""
+    if loss == "model":
+        return _own_loss
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            known = ", ".join(['"model"', *(f'"{name}"' for name in LOSSES)])
+            raise BrainsurgeonError(f"unknown loss {loss!r}: give one of {known}, or a callable")
+        return _on_output(LOSSES[loss])
+    if not callable(loss):
+        raise BrainsurgeonError(f"loss must be a name or a callable, got {type(loss).__name__}")
+    return loss if _takes_model(loss) else _on_output(loss)
+
+
+def _takes_model(loss: Callable[..., Tensor]) -> bool:
+    """Say whether this is a `loss(model, batch)`: its first parameter is called `model`."""
+    try:
+        parameters = list(inspect.signature(loss).parameters)
+    except (TypeError, ValueError):  # builtins without a signature take (output, target)
+        return False
+    return bool(parameters) and parameters[0] == "model"
+
+
+def _on_output(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[nn.Module, Batch], Tensor]:
+    def of_model(model: nn.Module, batch: Batch) -> Tensor:
+        if not isinstance(batch, list | tuple) or len(batch) != 2:
+            raise BrainsurgeonError(
+                "with this loss a batch must be (inputs, targets), got "
+                f"{_describe(batch)}; for other batches give loss as a function of (model, batch)"
+            )
+        inputs, targets = batch
+        return loss(call(model, inputs), targets)
+
+    return of_model
+
+
+def distillation_loss(
+    loss: LossLike, dense: nn.Module, probe: Batch | None = None
+) -> Callable[[nn.Module, Batch], Tensor] | None:
+    """Return the distance of a model's outputs from the dense model's, None where the loss does not see outputs.
+
+    For a loss of classes the mean Kullback–Leibler divergence of the dense model's probabilities, whose Hessian at the
+    dense weights is the Fisher matrix; for any other the mean squared difference. None, too, where the output for the
+    `probe` is no tensor.
+    """
+    if loss == "model" or (callable(loss) and not isinstance(loss, str) and _takes_model(loss)):
+        return None
+    if probe is not None:
+        with torch.no_grad():
+            if not isinstance(call(dense, probe[0]), Tensor):
+                return None
+    named = loss in ("cross_entropy", "nll", F.cross_entropy, F.nll_loss)
+    of_classes = named or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+
+    def distance(model: nn.Module, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            wanted = call(dense, batch[0])
+        found = call(model, batch[0])
+        if not of_classes:
+            return F.mse_loss(found, wanted)
+        found, wanted = F.log_softmax(found, 1), F.log_softmax(wanted, 1)
+        return (wanted.exp() * (wanted - found)).sum(1).mean()
+
+    return distance
+
+
+def _own_loss(model: nn.Module, batch: Batch) -> Tensor:
+    output = call(model, batch)
+    value = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if value is None:
+        raise BrainsurgeonError(
+            'loss="model" needs a model whose output has a .loss (does the batch hold the labels?); '
+            f"got {type(output).__name__}"
+        )
+    return value
+
+
+def call(model: nn.Module, inputs: Any) -> Any:
+    """Call a model on a tensor, on several (a tuple or list), or by keyword (a dict)."""
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    if isinstance(inputs, list | tuple):
+        return model(*inputs)
+    return model(inputs)
+
+
+def check_loss(batch_loss: BatchLoss, batch: Batch) -> None:
+    """Evaluate the loss twice: it must be finite and the same, or no curvature can be had from it."""
+    with torch.no_grad():
+        first, second = batch_loss(batch), batch_loss(batch)
+    if not bool(torch.isfinite(first)):
+        raise BrainsurgeonError(
+            f"the loss of the model on the first batch is {float(first)}: check the data (normalisation, labels in "
+            "range) and that the checkpoint was loaded"
+        )
+    if not torch.allclose(first, second, rtol=1e-5, atol=1e-7):
+        raise BrainsurgeonError(
+            f"the loss is not deterministic: the same batch gave {float(first):.6g}, then {float(second):.6g}. "
+            "The model is in eval mode, so look for functional dropout or random layers in its forward pass"
+        )
+
+
+def _describe(batch: Batch) -> str:
+    if isinstance(batch, list | tuple):
+        return f"a {type(batch).__name__} of {len(batch)}"
+    return f"a {type(batch).__name__}"

@@ -1,0 +1,199 @@
+"""Which tensors of a model may be pruned, and the flat vector w of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from brainsurgeon.errors import BrainsurgeonError
+
+Rule = str | type[nn.Module] | Sequence[str | type[nn.Module]] | None
+
+NORMALISATION = (
+    nn.modules.batchnorm._NormBase,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+    nn.LocalResponseNorm,
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One prunable tensor: its parameter name, its shape and its place in the flat vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+
+    @property
+    def columns(self) -> slice:
+        """Its place in the flat vector."""
+        return slice(self.offset, self.offset + self.size)
+
+
+@dataclass(frozen=True)
+class PrunableWeights:
+    """The prunable tensors of a model, in order, as one vector of N numbers."""
+
+    layers: tuple[Layer, ...]
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return sum(layer.size for layer in self.layers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters' names."""
+        return tuple(layer.name for layer in self.layers)
+
+    def flatten(self, model: nn.Module) -> Tensor:
+        """Return w̄: a copy, in float32 (float64 where the model has it)."""
+        parts = [model.get_parameter(name).detach().reshape(-1) for name in self.names]
+        dtype = torch.float64 if any(p.dtype == torch.float64 for p in parts) else torch.float32
+        flat = torch.cat([part.to(dtype) for part in parts])
+        if not bool(torch.isfinite(flat).all()):
+            bad = next(la.name for la in self.layers if not bool(torch.isfinite(flat[la.columns]).all()))
+            raise BrainsurgeonError(f"parameter {bad!r} holds NaN or infinite values: the model cannot be pruned")
+        return flat
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return views of the vector by parameter name, each in its parameter's shape."""
+        return {layer.name: vector[layer.columns].view(layer.shape) for layer in self.layers}
+
+    def assign(self, model: nn.Module, vector: Tensor) -> None:
+        """Write the vector into the model's parameters."""
+        with torch.no_grad():
+            for name, values in self.unflatten(vector).items():
+                model.get_parameter(name).copy_(values)
+
+
+def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -> PrunableWeights:
+    """Find what may be pruned.
+
+    By default: every trainable parameter called `…weight…` of two or more dimensions outside a
+    normalisation layer, that is, linear, convolution, embedding, attention and recurrent weights. Biases,
+    normalisation layers and bare parameters are left alone unless `include` names them. `include` and
+    `exclude` take parameter or module names, glob patterns over them, and module types. A tensor that
+    several modules share counts once, under its first name, and excluding any of its names excludes it.
+    """
+    if not isinstance(model, nn.Module):
+        raise BrainsurgeonError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    chosen: dict[int, tuple[str, nn.Parameter]] = {}
+    left_alone: set[int] = set()
+    owners = _owners(model)
+    includes, excludes = _rules(include), _rules(exclude)
+    used: set[str | type[nn.Module]] = set()
+    for name, (parameter, modules) in owners.items():
+        matched = [rule for rule in includes if _matches(rule, name, modules)]
+        dropped = [rule for rule in excludes if _matches(rule, name, modules)]
+        used.update(matched, dropped)
+        if includes and parameter.dim() < 2:  # a bias is not swept up with its layer
+            matched = [rule for rule in matched if _asks_for(rule, name)]
+        wanted = bool(matched) if includes else _by_default(name, parameter, modules)
+        if dropped:
+            left_alone.add(id(parameter))
+        elif wanted:
+            _check(name, parameter, modules[-1], explicit=name in includes)
+            if parameter.requires_grad:
+                chosen.setdefault(id(parameter), (name, parameter))
+    for rule in [*includes, *excludes]:
+        if rule not in used:
+            raise BrainsurgeonError(f"{_show(rule)} matches no parameter; the model has: {_known(owners)}")
+    found = [entry for key, entry in chosen.items() if key not in left_alone]
+    if not found:
+        raise BrainsurgeonError(
+            f"nothing to prune: no trainable weight is left by include={include!r}, exclude={exclude!r}; "
+            f"the model has: {_known(owners)}"
+        )
+    return _lay_out(found)
+
+
+def _lay_out(chosen: list[tuple[str, nn.Parameter]]) -> PrunableWeights:
+    devices = {parameter.device for _, parameter in chosen}
+    if len(devices) > 1:
+        raise BrainsurgeonError(f"the model must be on one device, its weights are on {sorted(map(str, devices))}")
+    layers, offset = [], 0
+    for name, parameter in chosen:
+        layers.append(Layer(name, tuple(parameter.shape), offset, parameter.numel()))
+        offset += parameter.numel()
+    return PrunableWeights(tuple(layers))
+
+
+def _owners(model: nn.Module) -> dict[str, tuple[nn.Parameter, list[nn.Module]]]:
+    """Map each parameter name to the parameter and the modules that hold it, outermost first."""
+    owners = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        modules = [model]
+        for part in name.split(".")[:-1]:
+            modules.append(getattr(modules[-1], part))
+        owners[name] = (parameter, modules)
+    return owners
+
+
+def _rules(rule: Rule) -> list[str | type[nn.Module]]:
+    if rule is None:
+        return []
+    rules = [rule] if isinstance(rule, str | type) or not isinstance(rule, Sequence) else list(rule)
+    if bad := [rule for rule in rules if not isinstance(rule, str | type)]:
+        raise BrainsurgeonError(f"include and exclude take names, patterns and module types, got {bad[0]!r}")
+    return rules
+
+
+def _matches(rule: str | type[nn.Module], name: str, modules: list[nn.Module]) -> bool:
+    if isinstance(rule, type):
+        return any(isinstance(module, rule) for module in modules)
+    return fnmatchcase(name, rule) or name.startswith(f"{rule}.") or fnmatchcase(name.rpartition(".")[0], rule)
+
+
+def _asks_for(rule: str | type[nn.Module], name: str) -> bool:
+    """Say whether a rule names the parameter itself, as `*.bias` does and `layers.*` does not."""
+    if isinstance(rule, type):
+        return False
+    own = rule.rpartition(".")[2]
+    return fnmatchcase(name, rule) and own.strip("*?") != "" and fnmatchcase(name.rpartition(".")[2], own)
+
+
+def _by_default(name: str, parameter: nn.Parameter, modules: list[nn.Module]) -> bool:
+    own_name = name.rpartition(".")[2]
+    return (
+        parameter.requires_grad
+        and parameter.dim() >= 2
+        and (own_name.startswith("weight") or own_name.endswith("weight") or "parametrizations" in name)
+        and not isinstance(modules[-1], NORMALISATION)
+    )
+
+
+def _check(name: str, parameter: nn.Parameter, owner: nn.Module, explicit: bool) -> None:
+    if explicit and not parameter.requires_grad:
+        raise BrainsurgeonError(
+            f"parameter {name!r} is frozen (requires_grad is False): unfreeze it, or leave it out of include"
+        )
+    if isinstance(owner, parametrize.ParametrizationList):
+        raise BrainsurgeonError(
+            f"{name!r} is parametrised, so zeros in it are not zeros of the weight: remove the parametrisation "
+            "first (torch.nn.utils.parametrize.remove_parametrizations), or exclude it"
+        )
+    if name.endswith("_orig") and hasattr(owner, name.rpartition(".")[2].replace("_orig", "_mask")):
+        raise BrainsurgeonError(
+            f"{name!r} already carries a mask of torch.nn.utils.prune: make it permanent first "
+            "(torch.nn.utils.prune.remove), or exclude it"
+        )
+    if not parameter.is_floating_point():
+        raise BrainsurgeonError(f"parameter {name!r} is of type {parameter.dtype}; only real weights can be pruned")
+
+
+def _show(rule: str | type[nn.Module]) -> str:
+    return f"module type {rule.__name__}" if isinstance(rule, type) else f"pattern {rule!r}"
+
+
+def _known(owners: dict[str, tuple[nn.Parameter, list[nn.Module]]]) -> str:
+    names = list(owners)
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

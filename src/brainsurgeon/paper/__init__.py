@@ -1,0 +1,1 @@
+"""The paper: its networks, data sets and tables."""

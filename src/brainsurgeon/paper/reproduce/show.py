@@ -1,0 +1,40 @@
+"""What a reader sees of a table or figure: text from recorded cells, pictures beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.paper.reproduce import figures as draw
+from brainsurgeon.paper.reproduce.cells import read_cells
+from brainsurgeon.paper.reproduce.tables import ABLATION, heading, table
+
+NETWORKS = {
+    "table1": ["mlpnet"],
+    "table2": ["resnet20"],
+    "table3": ["cifarnet"],
+    "table4": ["mobilenet-0.75"],
+    "table5": ["mobilenet-0.75"],
+    "figure3": ["mlpnet", "cifarnet", "resnet20"],
+    "figure4": ["mlpnet", "cifarnet"],
+    "figure5": ["mlpnet", "cifarnet"],
+    "runtime": ["cifarnet"],
+}
+"""The networks that each table or figure is about."""
+
+
+def show(what: str, networks: list[str], results: Path, folder: Path) -> str:
+    """Return the table as Markdown; draw the figure and return where it is."""
+    cells = {network: read_cells(results, network) for network in networks}
+    if empty := [network for network, own in cells.items() if not own]:
+        raise BrainsurgeonError(f"nothing is recorded for {empty[0]} in {results}: run `brainsurgeon reproduce {what}`")
+    if what.startswith("table"):
+        own = cells[networks[0]]
+        columns = {"columns": ABLATION} if what == "table5" else {}
+        return f"**{what}** — {heading(networks[0], own)}\n\n{table(own, networks[0], **columns)}"
+    path = folder / f"{what}.svg"
+    if what == "runtime":
+        draw.break_down(cells[networks[0]], path)
+    else:
+        {"figure3": draw.run_time, "figure4": draw.gains, "figure5": draw.curves}[what](cells, path)
+    return f"**{what}** is in {path}"

@@ -1,0 +1,1 @@
+"""Pruning: prepare, examine, select, update, finish."""

@@ -1,0 +1,89 @@
+"""The last step of every run: the new weights written into the model, counted there, and the loss measured on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.loss import BatchLoss, LossLike
+from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.outcome import Outcome
+from brainsurgeon.pruning.result import LayerRecord, PruningResult
+from brainsurgeon.samples.batches import Batch, batch_size
+
+
+def finish(
+    model: nn.Module,
+    weights: PrunableWeights,
+    outcome: Outcome,
+    total: int,
+    loss: LossLike,
+    device: torch.device,
+    **record: Any,
+) -> PruningResult:
+    """Write the weights into the model and return the result; exactly `total` of them are zero by P."""
+    if not bool(torch.isfinite(outcome.values).all()):
+        raise BrainsurgeonError("the update gave weights that are not finite: raise the damping")
+    weights.assign(model, outcome.values)
+    # The masks come back where the model is, wherever the work was done.
+    homes = {name: model.get_parameter(name).device for name in weights.names}
+    masks = {name: mask.to(homes[name], copy=True) for name, mask in weights.unflatten(outcome.pruned).items()}
+    verify(model, masks, total)
+    return PruningResult(
+        model=model,
+        masks=masks,
+        layers=tuple(
+            LayerRecord(layer.name, layer.shape, int(outcome.pruned[layer.columns].sum()), layer.size)
+            for layer in weights.layers
+        ),
+        predicted_change=outcome.predicted_change,
+        loss_before=outcome.loss_before,
+        loss_after=measured_loss(model, loss, outcome.sample, device),
+        examined=outcome.examined,
+        **record,
+    )
+
+
+def verify(model: nn.Module, masks: dict[str, Tensor], total: int) -> None:
+    """Count again, in the model itself: exactly ⌈rN⌉ weights are gone, and each of them is exactly zero."""
+    found, zeros = 0, 0
+    for name, mask in masks.items():
+        parameter = model.get_parameter(name).detach()
+        found += int(mask.sum())
+        zeros += int((parameter[mask] == 0).sum())
+    if not found == zeros == total:
+        raise AssertionError(f"{found} weights were pruned and {zeros} are zero where {total} should be: a bug")
+
+
+def measured_loss(model: nn.Module, loss: LossLike, sample: Sequence[Batch], device: torch.device) -> float | None:
+    """Return the mean loss on the sample of the very model that is given back; None where there is no sample."""
+    if not sample:
+        return None
+    total, count = 0.0, 0
+    with _evaluated(model, device), torch.no_grad():
+        batch_loss = BatchLoss(model, loss)
+        for batch in sample:
+            total += float(batch_loss(batch)) * batch_size(batch)
+            count += batch_size(batch)
+    mean = total / count
+    return mean if math.isfinite(mean) else math.inf
+
+
+@contextmanager
+def _evaluated(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Put a model in eval mode on the device of the work for a while; every module has its own mode back after."""
+    modes = {module: module.training for module in model.modules()}
+    home = next(model.parameters()).device
+    try:
+        model.to(device).eval()
+        yield
+    finally:
+        model.to(home)
+        for module, mode in modes.items():
+            module.training = mode

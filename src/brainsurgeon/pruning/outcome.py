@@ -1,0 +1,55 @@
+"""What a method finds, before it is written into a model: the mask, the new weights, and how they came about."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.quadratic import QuadraticModel
+from brainsurgeon.samples.batches import Batch
+
+
+def _gone() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The counts that a mask had to meet, and a way to the quadratic model for as long as someone else holds it."""
+
+    budget: Budget
+    quadratic: Callable[[], QuadraticModel | None] = _gone
+
+    @classmethod
+    def of(cls, budget: Budget, quadratic: QuadraticModel | None, held: bool) -> Examined | None:
+        """Remember a model that belongs to a `Surgery`, or hold on to it; None where a method had none."""
+        if quadratic is None:
+            return None
+        return cls(budget, (lambda: quadratic) if held else weakref.ref(quadratic))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Examined, (self.budget,)  # a copy in a file or another process has no model to refer to
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """P and the new weights, with what is told of the run.
+
+    `sample` holds the batches on which the loss of the final model is reported, `record` what was used beside the
+    method's own settings.
+    """
+
+    pruned: Tensor
+    values: Tensor
+    sample: Sequence[Batch] = ()
+    loss_before: float | None = None
+    predicted_change: float | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    examined: Examined | None = None

@@ -1,0 +1,184 @@
+"""Pruning in stages: a little more each time, with the loss examined again, and the kept weights trained in between."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from brainsurgeon.engine.blocks import make_blocks
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.problem import Selection, Update
+from brainsurgeon.engine.selection import WoodFisher
+from brainsurgeon.engine.update import Joint, Keep
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import Callback
+from brainsurgeon.events.clock import Clock
+from brainsurgeon.network.loss import BatchLoss, check_loss, distillation_loss
+from brainsurgeon.network.sample_loss import SampleLoss
+from brainsurgeon.pruning.examine import CURVATURES
+from brainsurgeon.pruning.outcome import Outcome
+from brainsurgeon.pruning.staged.descent import Descent
+from brainsurgeon.pruning.staged.pacing import Pacing
+from brainsurgeon.pruning.staged.run import run_stages
+from brainsurgeon.pruning.staged.schedule import Stages
+from brainsurgeon.pruning.staged.stage import Stage
+from brainsurgeon.pruning.staged.state import State, Store
+from brainsurgeon.samples.held_out import TrainingSamples
+
+if TYPE_CHECKING:
+    from brainsurgeon.pruning.surgery import Surgery
+
+ENOUGH = 1000
+"""With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
+of each sample, and is taken in its place."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A selection and an update, again and again, with training in between; all choices on held-out samples.
+
+    Args:
+        selection: what chooses the next weights to go; `rivals` choose too, and the held-out samples judge.
+        update: how the kept weights make up for them.
+        rivals: other selections.
+        name: what the method is called in reports.
+        schedule: a `Stages`, or a number n of stages (and as many refits).
+        curvature: "fisher", "gram" (of each layer's inputs) or "auto", decided on held-out samples.
+        max_gradients: sample gradients in all, but for those that a search takes of its own.
+        max_seconds: fewer and larger steps are taken where time is short.
+        max_samples: training samples in all, the held-out fifth among them; by default all there are, or 20,000 of a
+            data set or loader.
+        blocks: "model", "layer", a largest block size, or "auto": at most 8 weights a gradient row.
+        dtype: of the stored gradients; bfloat16 halves their memory.
+    """
+
+    selection: Selection = field(default_factory=WoodFisher)
+    update: Update = field(default_factory=Joint)
+    rivals: tuple[Selection, ...] = ()
+    name: str = ""
+    schedule: Stages = field(default_factory=Stages, kw_only=True)
+    curvature: str = field(default="auto", kw_only=True)
+    max_gradients: int = field(default=120_000, kw_only=True)
+    max_seconds: float | None = field(default=None, kw_only=True)
+    max_samples: int | None = field(default=None, kw_only=True)
+    blocks: str | int = field(default="auto", kw_only=True)
+    dtype: torch.dtype = field(default=torch.float32, kw_only=True)
+
+    uses_curvature = True
+    uses_data = True
+
+    def __post_init__(self) -> None:
+        schedule = Stages.of(self.schedule)
+        if isinstance(self.update, Keep):  # without an update nothing is trained either
+            schedule = replace(schedule, trainings=0)
+        object.__setattr__(self, "schedule", schedule)
+        if self.curvature not in (*CURVATURES, "auto"):
+            raise BrainsurgeonError(f'curvature must be "auto", "fisher" or "gram", got {self.curvature!r}')
+        if isinstance(self.max_gradients, bool) or not isinstance(self.max_gradients, int) or self.max_gradients < 1:
+            raise BrainsurgeonError(f"max_gradients must be at least 1, got {self.max_gradients!r}")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
+        if not isinstance(self.dtype, torch.dtype) or not self.dtype.is_floating_point:
+            raise BrainsurgeonError(f"gradients are stored in a floating-point type such as bfloat16, got {self.dtype}")
+
+    def run(
+        self,
+        surgery: Surgery,
+        budget: Budget,
+        seed: int,
+        notify: Callback,
+        clock: Clock,
+        store: Store | None = None,
+    ) -> Outcome:
+        """Prepare the losses and the samples, go through the stages, and tell what came out."""
+        if surgery.data is None:
+            raise BrainsurgeonError(f"method {self.name!r} needs training samples: give data (only `mp` needs none)")
+        make_blocks(self.blocks, surgery.weights.layers, 1)  # refuse a bad rule before any work
+        samples = TrainingSamples(surgery.data, seed, surgery.device, self.max_samples)
+        held_out = samples.held_out()
+        check_loss(surgery.batch_loss, held_out[0])
+        losses = self._losses(surgery, held_out[0])
+        kinds = len(CURVATURES) if self.curvature == "auto" else 1
+        pacing = Pacing(self.schedule, self.max_gradients, self.max_seconds, samples.size, kinds, len(losses))
+        state = store.load() if store else None
+        state = state or State.begin(surgery.values, "gram" if self.curvature == "auto" else self.curvature)
+        notes = list[str]()
+        stage, train = self._parts(surgery, losses, samples, pacing, seed, notify, clock, notes)
+        state = run_stages(state, budget, stage, train, pacing, store, notes)
+        held = SampleLoss(surgery.batch_loss, surgery.weights, surgery.values, held_out, judging=1.0)
+        return Outcome(
+            state.pruned,
+            state.values,
+            held.batches,
+            held.at(surgery.values).loss(),
+            seconds=clock.seconds,
+            record={
+                "sample_gradients": state.gradients,
+                "training_gradients": state.trained,
+                "training_samples": samples.size,
+                "held_out_samples": samples.held,
+            },
+            notes=tuple(notes),
+        )
+
+    def _losses(self, surgery: Surgery, probe: Any) -> dict[str, BatchLoss]:
+        """Return the loss and, where the outputs can be compared, the distance from the dense ones, on one model."""
+        live = BatchLoss(copy.deepcopy(surgery.batch_loss.model), surgery.loss)
+        distance = distillation_loss(surgery.loss, surgery.batch_loss.model, probe)
+        return {"loss": live} | ({} if distance is None else {"distillation": BatchLoss(live.model, distance)})
+
+    def _parts(
+        self,
+        surgery: Surgery,
+        losses: dict[str, BatchLoss],
+        samples: TrainingSamples,
+        pacing: Pacing,
+        seed: int,
+        notify: Callback,
+        clock: Clock,
+        notes: list[str],
+    ) -> tuple[Stage, Callable[[State, float], State]]:
+        """Return a stage, and a training that ends by a deadline; both are judged on the same held-out samples."""
+        few = samples.held < ENOUGH and "distillation" in losses
+        judged = losses["distillation" if few else "loss"]
+        held = SampleLoss(judged, surgery.weights, surgery.values, samples.held_out(), judging=1.0)
+        stage = Stage(
+            losses["loss"],
+            surgery.batch_loss,
+            losses,
+            surgery.weights,
+            samples,
+            held,
+            (self.selection, *self.rivals),
+            self.update,
+            pacing,
+            self.curvature,
+            self.blocks,
+            self.dtype,
+            seed,
+            notify,
+            clock,
+            notes,
+        )
+
+        def train(state: State, deadline: float) -> State:
+            descent = Descent(
+                judged,
+                held,
+                surgery.weights,
+                samples,
+                self.schedule,
+                self.max_gradients,
+                deadline,
+                pacing.owed,
+                notify,
+                clock,
+                mixing=few,
+            )
+            return descent(state)
+
+        return stage, train

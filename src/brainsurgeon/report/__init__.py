@@ -1,6 +1,0 @@
-"""Reports of runs and comparisons: one page of HTML, pictures, and tables for papers and spreadsheets."""
-
-from .record import Outcome, Record, read_record
-from .write import write_report
-
-__all__ = ["Outcome", "Record", "read_record", "write_report"]

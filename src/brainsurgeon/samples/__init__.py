@@ -1,0 +1,1 @@
+"""Samples: batches of any shape, what is held out, mixup, augmentation."""

@@ -1,0 +1,189 @@
+"""Data in any of the usual shapes, read once, as batches of a known number of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from brainsurgeon.errors import BrainsurgeonError
+
+Batch = Any
+"""Tensors in nested dicts, lists and tuples, all with one sample per entry of their first dimension."""
+
+READ = 64
+"""Samples a batch, where the batches are ours to cut."""
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
+    """Apply a function to every tensor of a batch, keeping its structure."""
+    if isinstance(batch, Tensor):
+        return function(batch)
+    if isinstance(batch, Mapping):
+        return {key: map_tensors(function, value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(map_tensors(function, value) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(map_tensors(function, value) for value in batch)
+    raise BrainsurgeonError(
+        f"a batch must hold tensors only (in tuples, lists or dicts), got a {type(batch).__name__}: "
+        "drop it from the batch, or turn it into a tensor"
+    )
+
+
+def cut(batch: Batch, index: Any) -> Batch:
+    """Index every tensor of a batch alike."""
+    return map_tensors(lambda tensor: tensor[index], batch)
+
+
+def tensors_of(batch: Batch) -> list[Tensor]:
+    """Return every tensor of a batch, in order."""
+    found: list[Tensor] = []
+    map_tensors(lambda tensor: found.append(tensor) or tensor, batch)  # type: ignore[func-returns-value]
+    return found
+
+
+def batch_size(batch: Batch) -> int:
+    """Return the number of samples of a batch."""
+    sizes = {tensor.shape[0] if tensor.dim() else None for tensor in tensors_of(batch)}
+    if len(sizes) != 1 or None in sizes:
+        raise BrainsurgeonError(
+            f"all tensors of a batch must have one entry per sample in their first dimension, got sizes {sizes}"
+        )
+    return sizes.pop() or 0
+
+
+def concatenate(batches: list[Batch]) -> Batch:
+    """Join batches of the same structure and shapes."""
+    parts = [iter(tensors_of(batch)) for batch in batches]
+    return map_tensors(lambda _: torch.cat([next(part) for part in parts]), batches[0])
+
+
+def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
+    """Read `data` as batches: a loader, a data set, an iterable of batches, or all samples as tensors.
+
+    Samples that lie in memory as tensors are drawn in random order; a loader or another iterable is read in
+    the order that it gives.
+    """
+    if isinstance(data, DataLoader | IterableDataset):
+        return iter(data)
+    if isinstance(data, Dataset):
+        return iter(DataLoader(data, READ, shuffle=True, generator=generator))
+    if is_one_batch(data):
+        order = torch.randperm(batch_size(data), generator=generator)
+        return (cut(data, chosen) for chosen in order.split(READ))
+    if isinstance(data, Iterable):
+        return iter(data)
+    raise BrainsurgeonError(
+        "data must be (inputs, targets) as tensors, a dict of tensors, a data set, a DataLoader or an iterable of "
+        f"batches, got {type(data).__name__}"
+    )
+
+
+def is_one_batch(data: Any) -> bool:
+    """Say whether data holds all samples as tensors, rather than batches of them."""
+    if isinstance(data, Tensor | Mapping | tuple):
+        return True
+    return isinstance(data, list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)
+
+
+class SampleStream:
+    """The samples of a data source, each read once; those already seen can be sampled again."""
+
+    def __init__(self, data: Any, generator: torch.Generator, device: torch.device, keep: int):
+        self._batches = as_batches(data, generator)
+        self._device = device
+        self._keep = keep
+        self._rest: Batch | None = None
+        self._seen: list[Batch] = []
+        self._num_seen = 0
+
+    def take(self, count: int) -> Iterator[Batch]:
+        """Yield batches that hold `count` samples together, fewer where the data ends."""
+        for batch in self._fresh(count):
+            if self._num_seen < self._keep:
+                self._seen.append(batch)
+            self._num_seen += batch_size(batch)
+            yield batch
+
+    def sample(self, count: int) -> list[Batch]:
+        """Return `count` samples: fresh ones while there are any, then those already taken."""
+        chosen = list(self._fresh(count))
+        return chosen + list(first(self._seen, count - sum(map(batch_size, chosen))))
+
+    def _fresh(self, count: int) -> Iterator[Batch]:
+        while count > 0:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            self._rest = None
+            if batch is None:
+                return
+            batch = map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True), batch)
+            size = batch_size(batch)
+            if not size:
+                continue
+            if size > count:
+                self._rest = cut(batch, slice(count, None))
+                batch = cut(batch, slice(count))
+            count -= size
+            yield batch
+
+
+def first(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
+    """Yield the first `count` samples, fewer where there are fewer."""
+    for batch in batches:
+        if count <= 0:
+            return
+        batch = cut(batch, slice(count))
+        count -= batch_size(batch)
+        yield batch
+
+
+def regroup(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
+    """Join and cut batches so that each holds `size` samples (fewer at the end, or where shapes change)."""
+    pending: Batch | None = None
+    for batch in batches:
+        if pending is not None and _shapes(pending) == _shapes(batch):
+            batch = concatenate([pending, batch])
+        elif pending is not None:
+            yield pending
+        pending = None
+        count = batch_size(batch)
+        for start in range(0, count, size):
+            piece = cut(batch, slice(start, start + size))
+            if start + size <= count:
+                yield piece
+            else:
+                pending = piece
+    if pending is not None:
+        yield pending
+
+
+def _shapes(batch: Batch) -> list[torch.Size]:
+    return [tensor.shape[1:] for tensor in tensors_of(batch)]
+
+
+class Replay:
+    """Batches of an iterator that can be read once, kept as they are read so that they can be read again."""
+
+    def __init__(self, source: Iterator[Batch]):
+        self._source = source
+        self._read: list[Batch] = []
+
+    def __iter__(self) -> Iterator[Batch]:
+        number = 0
+        while True:
+            if number == len(self._read):
+                try:
+                    self._read.append(next(self._source))
+                except StopIteration:
+                    return
+            yield self._read[number]
+            number += 1
+
+
+def replayable(data: Any) -> Any:
+    """Return data that can be read several times: an iterator is kept as it is read, anything else is as it was."""
+    return Replay(data) if isinstance(data, Iterator) else data

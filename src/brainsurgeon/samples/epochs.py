@@ -1,0 +1,58 @@
+"""Samples that are read again and again: split once, shuffled for every epoch, cut into batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, cut, is_one_batch, map_tensors
+
+
+def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
+    """Yield the batches of one epoch; those of a loader or an iterable are taken as they come."""
+    if is_one_batch(data):
+        order = torch.randperm(batch_size(data), generator=generator)
+        batches: Iterator[Batch] = (cut(data, chosen) for chosen in order.split(size))
+    elif _is_indexed(data):
+        batches = iter(DataLoader(data, size, shuffle=True, generator=generator))
+    else:
+        batches = as_batches(data, generator)
+    for batch in batches:
+        yield map_tensors(lambda tensor: tensor.to(device, non_blocking=True), batch)
+
+
+def split(data: Any, share: float, generator: torch.Generator) -> tuple[Any, Any]:
+    """Return the samples without a random share of them, and that share."""
+    if not is_one_batch(data) and not _is_indexed(data):
+        raise BrainsurgeonError(
+            f"some samples are held out to choose the best epoch, and a {type(data).__name__} cannot be split: give "
+            "held_out=…, or held_out_share=0 to keep the last weights"
+        )
+    order = torch.randperm(batch_size(data) if is_one_batch(data) else len(data), generator=generator)
+    count = max(1, round(share * len(order)))
+    if count >= len(order):
+        raise BrainsurgeonError(f"{len(order)} sample(s) are too few to hold some out: give more, or held_out_share=0")
+    if is_one_batch(data):
+        return cut(data, order[count:]), cut(data, order[:count])
+    return Subset(data, order[count:].tolist()), Subset(data, order[:count].tolist())
+
+
+def steps_of(data: Any, size: int) -> int:
+    """Return the number of batches in an epoch; 1 where it cannot be known."""
+    if is_one_batch(data):
+        return math.ceil(batch_size(data) / size)
+    if _is_indexed(data):
+        return math.ceil(len(data) / size)
+    try:
+        return max(1, len(data))
+    except TypeError:
+        return 1
+
+
+def _is_indexed(data: Any) -> bool:
+    return isinstance(data, Dataset) and not isinstance(data, IterableDataset) and hasattr(data, "__len__")

@@ -1,0 +1,114 @@
+"""Training samples for a run in stages: a part held out once and for all, the rest drawn from, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.samples.batches import READ, Batch, as_batches, batch_size, cut, is_one_batch, map_tensors
+
+HELD_OUT_SHARE = 0.2
+FEWEST = 5
+MOST_HELD_OUT = 2000
+EPOCH = 10_000
+"""Sets the draws of later epochs apart from those of stages."""
+MOST_READ = 20_000
+"""Samples that are read from a loader or another iterable, which cannot be drawn from at random."""
+
+
+class TrainingSamples:
+    """At most `limit` samples, a fifth of them (at most 2,000) held out to judge steps on.
+
+    Samples that lie in memory as tensors are drawn one by one; a loader or another iterable is read once, and its
+    batches, less what is held out of each, are drawn. What a stage draws depends on the seed and its number alone, so
+    that a run can be resumed.
+    """
+
+    def __init__(self, data: Any, seed: int, device: torch.device, limit: int | None = None):
+        if limit is not None and limit < FEWEST:
+            raise BrainsurgeonError(f"max_samples must be at least {FEWEST} (a fifth is held out), got {limit}")
+        self.seed, self._device = seed, device
+        generator = torch.Generator().manual_seed(seed)
+        if is_one_batch(data):
+            order = torch.randperm(batch_size(data), generator=generator)[:limit]
+            held = min(MOST_HELD_OUT, int(HELD_OUT_SHARE * len(order)))
+            self._units: list[Batch] | None = None
+            self._data, self._order, self._held = data, order[held:], [data_part(data, order[:held])]
+            self.size = len(self._order)
+        else:
+            self._held, self._units = _hold_out(_read(as_batches(data, generator), limit or MOST_READ))
+            self.size = sum(map(batch_size, self._units))
+        if not self.size or not self.held:
+            raise BrainsurgeonError(
+                f"too little data for a run in stages: at least {FEWEST} samples are needed, because a fifth is held "
+                "out to judge steps on"
+            )
+
+    @property
+    def held(self) -> int:
+        """The number of samples held out."""
+        return sum(map(batch_size, self._held))
+
+    def held_out(self) -> list[Batch]:
+        """Return the samples that no gradient is ever taken on."""
+        return [self._move(batch) for batch in self._held]
+
+    def draw(self, count: int, stage: int) -> Iterator[Batch]:
+        """Yield `count` samples for a stage (all there are where there are fewer), each at most once."""
+        generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + stage)
+        if self._units is None:
+            order = self._order[torch.randperm(len(self._order), generator=generator)][:count]
+            for chosen in order.split(READ):
+                yield self._move(data_part(self._data, chosen))
+            return
+        for number in torch.randperm(len(self._units), generator=generator).tolist():
+            if count <= 0:
+                return
+            unit = self._units[number]
+            batch = data_part(unit, torch.randperm(batch_size(unit), generator=generator)[:count])
+            count -= batch_size(batch)
+            yield self._move(batch)
+
+    def draw_again(self, count: int, stage: int) -> Iterator[Batch]:
+        """Yield `count` samples, all of them in another order each time they have all been drawn."""
+        epoch = 0
+        while count > 0:
+            yield from self.draw(min(count, self.size), EPOCH * (epoch + 1) + stage)
+            count, epoch = count - self.size, epoch + 1
+
+    def _move(self, batch: Batch) -> Batch:
+        return map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True), batch)
+
+
+def data_part(data: Batch, chosen: torch.Tensor) -> Batch:
+    """Return some samples of tensors, wherever these lie."""
+    return map_tensors(lambda tensor: tensor[chosen.to(tensor.device)], data)
+
+
+def _read(batches: Iterator[Batch], limit: int) -> list[Batch]:
+    units, count = [], 0
+    for batch in batches:
+        batch = cut(batch, slice(limit - count))
+        if batch_size(batch):
+            units.append(batch)
+        count += batch_size(batch)
+        if count >= limit:
+            break
+    return units
+
+
+def _hold_out(units: list[Batch]) -> tuple[list[Batch], list[Batch]]:
+    """Cut a part of every batch off: a loader may give its samples in order, of classes or of time."""
+    total = sum(map(batch_size, units))
+    wanted = min(MOST_HELD_OUT, int(HELD_OUT_SHARE * total))
+    held, rest, seen, taken = [], [], 0, 0
+    for unit in units:
+        seen += batch_size(unit)
+        part = wanted * seen // total - taken
+        taken += part
+        held.append(cut(unit, slice(part)))
+        rest.append(cut(unit, slice(part, None)))
+    return list(filter(batch_size, held)), list(filter(batch_size, rest))

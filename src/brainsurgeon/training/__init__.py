@@ -1,0 +1,1 @@
+"""Training with the zeros kept."""

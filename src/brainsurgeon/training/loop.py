@@ -1,0 +1,105 @@
+"""The epochs of a fine-tune: every one judged on held-out samples, the best one's weights kept."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import Callback, Event
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.samples.epochs import read_epoch, steps_of
+from brainsurgeon.training.freeze import freeze_zeros
+from brainsurgeon.training.settings import FinetuneSettings
+
+Augment = Callable[[Batch, torch.Generator], Batch]
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda parameters, **options: torch.optim.SGD(parameters, momentum=0.9, nesterov=True, **options),
+    "adamw": torch.optim.AdamW,
+}
+
+
+class Tuning:
+    """One training run: the model with its loss, the optimizer, and what an epoch needs to know."""
+
+    def __init__(
+        self,
+        batch_loss: BatchLoss,
+        settings: FinetuneSettings,
+        held_out: Any,
+        augment: Augment | None,
+        generator: torch.Generator,
+    ):
+        self.batch_loss, self.settings, self.augment, self.generator = batch_loss, settings, augment, generator
+        self.device = next(batch_loss.model.parameters()).device
+        self._held_out = held_out
+        trained = [parameter for parameter in batch_loss.model.parameters() if parameter.requires_grad]
+        self.optimizer = OPTIMIZERS[settings.optimizer](
+            trained, lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+
+    def train(
+        self, data: Any, masks: Mapping[str, Tensor], before: float, notify: Callback
+    ) -> tuple[list[dict[str, float]], int, float]:
+        """Run the epochs; leave the weights of the best held-out loss (the last, where none is held out)."""
+        epochs: list[dict[str, float]] = []
+        best, best_loss, best_state = 0, before, self._copy()
+        with freeze_zeros(self.batch_loss.model, self.optimizer, masks):
+            for epoch in range(1, self.settings.epochs + 1):
+                values = {"loss": self._epoch(data, epoch - 1), "held_out": self.held_out_loss()}
+                epochs.append(values)
+                notify(Event("fine-tune", epoch, self.settings.epochs, values))
+                if self._held_out is None or values["held_out"] < best_loss:
+                    best, best_loss, best_state = epoch, values["held_out"], self._copy()
+                elif self.settings.patience is not None and epoch - best >= self.settings.patience:
+                    break
+        self.batch_loss.model.load_state_dict(best_state)
+        return epochs, best, best_loss
+
+    def _epoch(self, data: Any, epoch: int) -> float:
+        self.batch_loss.train()
+        total, samples, steps = torch.zeros((), device=self.device), 0, steps_of(data, self.settings.batch_size)
+        for step, batch in enumerate(read_epoch(data, self.settings.batch_size, self.generator, self.device), 1):
+            done = (epoch + min((step - 0.5) / steps, 1.0)) / self.settings.epochs  # in the middle of the step
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.settings.rate_at(done)
+            self.optimizer.zero_grad()
+            loss = self.batch_loss(self.augment(batch, self.generator) if self.augment else batch)
+            loss.backward()
+            self.optimizer.step()
+            total += loss.detach() * batch_size(batch)
+            samples += batch_size(batch)
+        if not samples:
+            raise BrainsurgeonError(
+                f"epoch {epoch + 1} found no samples: an iterator can be read once only; give a DataLoader or tensors"
+            )
+        mean = total.item() / samples
+        if not math.isfinite(mean):
+            raise BrainsurgeonError(
+                f"fine-tuning diverged in epoch {epoch + 1} (the loss is {mean}): lower the learning rate, which is "
+                f"{self.settings.learning_rate}"
+            )
+        return mean
+
+    @torch.no_grad()
+    def held_out_loss(self) -> float:
+        """Return the mean loss of the held-out samples in evaluation mode; not a number where there are none."""
+        if self._held_out is None:
+            return math.nan
+        self.batch_loss.eval()
+        total, samples = 0.0, 0
+        for batch in read_epoch(self._held_out, self.settings.batch_size, self.generator, self.device):
+            total += float(self.batch_loss(batch)) * batch_size(batch)
+            samples += batch_size(batch)
+        if not samples:
+            raise BrainsurgeonError("there are no held-out samples (an iterator can be read once only): give some")
+        return total / samples
+
+    def _copy(self) -> dict[str, Any]:
+        return copy.deepcopy(self.batch_loss.model.state_dict())

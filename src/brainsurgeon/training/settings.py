@@ -1,0 +1,42 @@
+"""How a pruned model is fine-tuned. Needs nothing but the standard library."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from brainsurgeon.errors import BrainsurgeonError
+
+OPTIMIZERS = ("sgd", "adamw")
+"""SGD with Nesterov momentum of 0.9, and AdamW."""
+
+
+@dataclass(frozen=True)
+class FinetuneSettings:
+    """How long, how fast and with what; the learning rate rises linearly, then falls as a cosine to zero."""
+
+    epochs: int = 10
+    learning_rate: float = 0.01
+    batch_size: int = 128
+    optimizer: str = "sgd"
+    weight_decay: float = 1e-4
+    warmup: float = 0.05  # share of the steps
+    patience: int | None = 10  # epochs without a better held-out loss; None never stops early
+    held_out_share: float = 0.1  # of the training samples, where no others are given; 0 holds none out
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise BrainsurgeonError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
+        if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0 or not 0 <= self.warmup < 1:
+            raise BrainsurgeonError(
+                "expected at least one epoch, batches of at least one sample, a positive learning rate and a warm-up "
+                f"of a share of the steps; got {asdict(self)}"
+            )
+        if not 0 <= self.held_out_share < 1 or (self.patience is not None and self.patience < 1):
+            raise BrainsurgeonError("held_out_share must be at least 0 and below 1, and patience 1 or more, or None")
+
+    def rate_at(self, done: float) -> float:
+        """Return the learning rate when the share `done` of all steps is behind."""
+        rising = min(1.0, done / self.warmup) if self.warmup else 1.0
+        return self.learning_rate * rising * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))

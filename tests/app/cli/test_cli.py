@@ -1,0 +1,115 @@
+"""The command line: quick to answer, errors in one line, exit codes that scripts can rely on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from brainsurgeon.app.cli import main
+from brainsurgeon.paper import datasets as data_module
+from brainsurgeon.paper.datasets import ImageData
+
+COMMANDS = ("prune", "compare", "inspect", "report", "doctor", "demo", "data fetch", "train", "reproduce")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([*command.split(), "--help"] for command in COMMANDS)])
+def test_help_does_not_wait_for_pytorch(arguments: list[str]) -> None:
+    program = (
+        "import sys; from brainsurgeon.app.cli import main\n"
+        f"status = main({arguments!r})\n"
+        "sys.exit(status or 'torch' in sys.modules and 'torch was imported')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Usage: brainsurgeon" in done.stdout
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("brainsurgeon ")
+
+
+def test_a_users_error_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "fetch", "svhn"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "Error: Unknown data set 'svhn'. The known ones are: mnist, cifar10.\n"
+
+
+@pytest.mark.parametrize("position", [0, 3])
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], position: int) -> None:
+    arguments = ["data", "fetch", "svhn"]
+    arguments.insert(position, "--debug")
+    assert main(arguments) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_misuse_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bogus"]) == 2
+    assert main(["data", "fetch"]) == 2
+    assert "Missing argument" in capsys.readouterr().err
+
+
+def test_an_interruption_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(data_module, "fetch", interrupt)
+    assert main(["data", "fetch", "mnist"]) == 130
+
+
+def test_our_own_errors_are_called_bugs_and_have_a_status_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(data_module, "fetch", fail)
+    assert main(["data", "fetch", "mnist"]) == 70
+    err = capsys.readouterr().err
+    assert "Bug: ZeroDivisionError: by nothing" in err
+    assert "Traceback" not in err
+    assert main(["--debug", "data", "fetch", "mnist"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_fetching_from_an_empty_folder_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["data", "fetch", "mnist", "--from", str(tmp_path), "--root", str(tmp_path / "cache")])
+    assert status == 1
+    assert "train-images" in capsys.readouterr().err
+
+
+def test_training_writes_weights_and_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images, labels = torch.zeros(8, 1, 28, 28, dtype=torch.uint8), torch.zeros(8, dtype=torch.long)
+    tiny = ImageData("mnist", images, labels, images, labels, (0.1,), (0.3,))
+    monkeypatch.setattr(data_module, "load", lambda name, root: tiny)
+    output = tmp_path / "net.safetensors"
+    assert main(["train", "mlpnet", "--epochs", "1", "--device", "cpu", "-o", str(output)]) == 0
+    assert "mlpnet:" in capsys.readouterr().out
+    assert output.exists()
+    assert json.loads((tmp_path / "net.json").read_text())["settings"]["epochs"] == 1
+
+
+def test_training_on_imagenet_needs_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "mobilenet"]) == 1
+    assert "--images TRAIN VALIDATION" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.new("RGB", (224, 224)).save(tmp_path / "images" / name / "0.png")
+    options = ["--epochs", "1", "--images", "images", "images", "--device", "cpu"]
+    assert main(["train", "mobilenet-0.75", *options]) == 0
+    assert (tmp_path / "mobilenet-0.75.safetensors").exists()
+
+
+def test_an_unknown_network_is_answered_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "lenet"]) == 1
+    assert "mlpnet" in capsys.readouterr().err

@@ -1,0 +1,114 @@
+"""Run folders: each run its own, written by one process, refused before work where it cannot be kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+import torch
+
+from brainsurgeon.app.recipe import make_recipe
+from brainsurgeon.app.runs import RunError, RunFolder, execute
+from brainsurgeon.network import memory
+from brainsurgeon.network.memory import DoesNotFitError
+
+TARGET = f"{Path(__file__).with_name('own_model.py')}:build"
+RECIPE = {"target": TARGET, "method": "cbs", "sparsity": 0.8, "num_gradients": 50, "loss_samples": 100}
+
+
+def test_runs_that_start_at_once_get_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [RunFolder.create(make_recipe(RECIPE)) for _ in range(3)]
+    assert len({run.path for run in runs}) == 3
+    assert all(run.path.parent == Path("runs") for run in runs)
+
+
+def test_a_folder_that_holds_something_is_never_written_to(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match=r"not empty: give a new folder$"):
+        RunFolder.create(make_recipe(RECIPE), tmp_path)
+    RunFolder.create(make_recipe(RECIPE), tmp_path / "run")
+    with pytest.raises(RunError, match="--resume"):
+        RunFolder.create(make_recipe(RECIPE), tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["notes.txt"]
+
+
+def test_two_processes_do_not_work_on_one_run(tmp_path: Path) -> None:
+    run = RunFolder.create(make_recipe(RECIPE), tmp_path / "run")
+    with run.locked(), pytest.raises(RunError, match="worked on by another process"):
+        execute(run)
+    execute(run)
+
+
+def test_an_unwritable_place_is_noticed_before_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot write to .*--output"):
+        RunFolder.create(make_recipe(RECIPE), tmp_path / "file" / "run")
+
+
+def test_a_full_disk_is_noticed_before_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    run = RunFolder.create(make_recipe(RECIPE), tmp_path / "run")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 10**6))
+    with pytest.raises(DoesNotFitError, match="MiB are free there: make room"):
+        execute(run)
+    assert not run.steps.exists()
+
+
+@pytest.mark.parametrize(
+    ("free", "remedies"),
+    [(450_000, ["num_gradients=", "bfloat16"]), (400_000, ["num_gradients="]), (1000, ["fewer layers"])],
+)
+def test_too_little_memory_is_said_before_work_with_what_would_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, remedies: list[str]
+) -> None:
+    monkeypatch.setattr("brainsurgeon.network.memory.available_bytes", lambda device: free)
+    run = RunFolder.create(make_recipe({**RECIPE, "num_gradients": 100}), tmp_path / "run")
+    with pytest.raises(DoesNotFitError) as refused:
+        execute(run)
+    said = str(refused.value).partition("What would fit: ")[2]
+    assert all(remedy in said for remedy in remedies)
+    if "num_gradients=" in said:  # and it does
+        fitting = int(said.partition("num_gradients=")[2].split()[0])
+        execute(RunFolder.create(make_recipe({**RECIPE, "num_gradients": fitting}), tmp_path / "fits"))
+
+
+def test_stages_count_their_gram_matrices_unless_they_take_none() -> None:
+    from brainsurgeon.app.inspection import inspect
+    from brainsurgeon.app.target import load_target
+
+    target = load_target(TARGET)
+    staged = inspect(make_recipe({"target": TARGET, "method": "auto"}), target, timed=False)
+    assert staged.memory["Gram matrices"] == 16 * (12**2 + 24**2)
+    fisher = make_recipe({"target": TARGET, "method": "auto", "curvature": "fisher"})
+    assert "Gram matrices" not in inspect(fisher, target, timed=False).memory
+
+
+def test_a_method_without_gradients_needs_no_memory_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brainsurgeon.network.memory.available_bytes", lambda device: 1000)
+    execute(RunFolder.create(make_recipe({**RECIPE, "method": "mp"}), tmp_path / "run"))
+
+
+def test_a_containers_own_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("5000000\n")
+    (tmp_path / "memory.current").write_text("4000000\n")
+    assert memory.available_bytes(torch.device("cpu")) == 1_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert (memory.available_bytes(torch.device("cpu")) or 0) > 1_000_000
+
+
+def test_a_folder_that_is_no_run_is_not_resumed(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not the folder of a run"):
+        RunFolder.open(tmp_path)
+
+
+def test_the_number_of_threads_is_that_of_the_recipe_and_is_put_back(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    seen = []
+    run = RunFolder.create(make_recipe({**RECIPE, "threads": before + 1}), tmp_path / "run")
+    execute(run, lambda event: seen.append(torch.get_num_threads()))
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before

@@ -1,0 +1,117 @@
+"""Recipes: everything a run needs in one file, refused in words where it cannot be followed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from brainsurgeon.app.recipe import KEYS, RecipeError, make_recipe, read_recipe, read_value
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.settings import Settings
+
+
+def test_every_setting_of_an_examination_is_a_key_with_the_same_default() -> None:
+    settings = make_recipe({"target": "demo"}).settings()
+    assert settings == Settings()
+    assert {field.name for field in dataclasses.fields(Settings)} < set(KEYS)
+
+
+def test_what_is_written_back_is_the_same_recipe(tmp_path: Path) -> None:
+    recipe = make_recipe(
+        {
+            "target": "demo",
+            "sparsity": [0.5, 0.9],
+            "method": ["mp", "cbs"],
+            "budget": {"fc1*": 0.8},
+            "dtype": "bfloat16",
+            "damping": 1e-5,
+            "options": {"num_draws": 7},
+            "include": ["a.*", "b"],
+        }
+    )
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe.to_yaml())
+    assert make_recipe(read_recipe(path)) == recipe
+    assert recipe.settings().dtype == torch.bfloat16
+
+
+def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("target: demo\nsparsity: 0.8\ndamping: 1e-5\nmethod: [mp, wf]\n")
+    (tmp_path / "a.toml").write_text('target = "demo"\nsparsity = 0.8\ndamping = 1e-5\nmethod = ["mp", "wf"]\n')
+    assert read_recipe(tmp_path / "a.yaml") == read_recipe(tmp_path / "a.toml")
+    assert read_recipe(tmp_path / "a.yaml")["damping"] == 1e-5
+
+
+def test_files_are_looked_for_beside_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("target: nets/own.py:build\ncheckpoint: w.safetensors\n")
+    found = read_recipe(tmp_path / "a.yaml")
+    assert found == {"target": f"{tmp_path}/nets/own.py:build", "checkpoint": f"{tmp_path}/w.safetensors"}
+
+
+def test_options_go_to_the_methods_that_know_them() -> None:
+    methods = make_recipe({"target": "demo", "method": ["mp", "cbs-s"], "options": {"pool": 9}}).make_methods()
+    assert methods["cbs-s"].selection.pool == 9
+    scaled = make_recipe({"target": "demo", "method": ["mp", "wf"], "update_scale": 0.5}).make_methods()
+    assert scaled["wf"].update.scale == 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_gradient": 5}, "unknown key 'num_gradient'; did you mean 'num_gradients'?"),
+        ({"zzz": 5}, "a method's own settings go under `options`"),
+        ({"sparsity": 1.5}, "sparsity should be less than 1.*got 1.5"),
+        ({"sparsity": [0.5, "high"]}, "sparsity should be a valid number.*got"),
+        ({"fisher": "true"}, 'fisher says which labels .*"sampled".* got .true'),
+        ({"fisher": "exact", "method": ["cbs", "auto"]}, "fisher is for one shot: leave it out"),
+        ({"num_gradients": "many"}, "num_gradients should be a valid integer.*got 'many'"),
+        ({"num_gradients": 0}, "num_gradients must be at least 1"),
+        ({"method": "cbz"}, "unknown method 'cbz'"),
+        ({"options": {"num_draw": 3}}, "unknown setting 'num_draw'.*num_draws"),
+        ({"dtype": "int8"}, "dtype should be 'float32', 'bfloat16'"),
+        ({"budget": "layer"}, "budget should be 'global'"),
+        ({"update_scale": 0.5, "method": "mp"}, "nothing to scale"),
+        ({"max_seconds": 60}, "max_seconds is for runs in stages"),
+        ({"max_seconds": -1, "method": "auto"}, "max_seconds should be greater than 0"),
+        ({"schedule": 0}, "schedule should be greater than or equal to 1"),
+        ({"schedule": {"stages": 3, "kind": "sudden"}}, "kind must be one of"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_in_words(values: dict, message: str) -> None:
+    with pytest.raises(BrainsurgeonError, match=message):
+        make_recipe({"target": "demo", **values})
+
+
+def test_a_recipe_without_target_says_so() -> None:
+    with pytest.raises(RecipeError, match="target is missing"):
+        make_recipe({})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.yaml", "a: [1", "not valid YAML"),
+        ("a.toml", "a = ", "not valid TOML"),
+        ("a.yaml", "- 1", "keys and values"),
+        ("a.yaml", "a: !!python/object/apply:os.getcwd []", "not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RecipeError, match=message):
+        read_recipe(tmp_path / name)
+    with pytest.raises(RecipeError, match="there is no recipe"):
+        read_recipe(tmp_path / "missing.yaml")
+
+
+def test_values_are_read_as_yaml() -> None:
+    assert [read_value(text) for text in ("0.9", "1e-3", "[mp, cbs]", "true", "auto")] == [
+        0.9,
+        1e-3,
+        ["mp", "cbs"],
+        True,
+        "auto",
+    ]

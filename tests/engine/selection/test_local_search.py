@@ -1,0 +1,215 @@
+"""Algorithm 1 against its lines, and the wide search against brute force."""
+
+from dataclasses import dataclass
+
+import pytest
+import reference
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from toys import FINE, Toy, ToyJudge, arbitrary_loss, dense, indices_of, make_toy, mask_of, optima_found, optimum, toys
+
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.problem import Problem
+from brainsurgeon.engine.selection import LocalSearch, Randomized, WideSearch, local_search
+from brainsurgeon.events import Event
+
+
+@dataclass(frozen=True)
+class StartAt:
+    """A selection that returns what it was told."""
+
+    indices: tuple[int, ...]
+
+    def __call__(self, problem: Problem) -> Tensor:
+        return mask_of(self.indices, problem.weights.numel())
+
+
+def swaps_of(toy: Toy, P: tuple[int, ...], search: LocalSearch | WideSearch) -> list[tuple[int, int]]:
+    problem = toy.problem(len(P))
+    pruned = mask_of(P, toy.size)
+    return search.step(problem, pruned, problem.quadratic.pressure(pruned))
+
+
+parameters = st.fixed_dictionaries(
+    {
+        "min_improvement": st.sampled_from([0.0, 1e-4, 0.05, 0.5]),
+        "max_failures": st.integers(1, 6),
+        "window": st.integers(0, 5),
+    }
+)
+
+
+@given(toys(14), st.data(), parameters)
+def test_a_step_makes_the_swaps_of_the_algorithms_lines(toy: Toy, data: st.DataObject, settings: dict) -> None:
+    """Lines 5 to 26, in the same order, for every ε, τ and ρ, with blocks and without."""
+    P = tuple(sorted(data.draw(st.sets(st.integers(0, toy.size - 1)))))
+    back, gone = reference.algorithm_1_step(
+        dense(toy), toy.w, P, settings["min_improvement"], settings["max_failures"], settings["window"]
+    )
+    assert swaps_of(toy, P, LocalSearch(**settings)) == list(zip(back, gone, strict=True))
+
+
+@given(st.integers(0, 10_000), parameters, st.integers(1, 8), st.integers(0, 3))
+def test_the_whole_search_returns_what_the_algorithm_returns(
+    seed: int, settings: dict, max_steps: int, patience: int
+) -> None:
+    """With a loss that has nothing to do with the model, so that steps improve it or not at random."""
+    toy, P, loss = make_toy(seed, 6, 16), tuple(range(0, 16, 2)), arbitrary_loss(seed)
+    search = LocalSearch(StartAt(P), **settings, max_steps=max_steps, patience=patience)
+    found = search(toy.problem(8, ToyJudge(loss)))
+    expected = reference.algorithm_1(
+        dense(toy),
+        toy.w,
+        P,
+        lambda Q: loss(mask_of(Q, 16)),
+        settings["min_improvement"],
+        settings["max_failures"],
+        settings["window"],
+        max_steps,
+        patience,
+    )
+    assert indices_of(found) == expected
+
+
+@pytest.mark.parametrize("ahead", [1, 3, 5])
+def test_gathering_the_curvature_in_parts_changes_no_swap(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan that goes on past what was gathered carries its swaps along."""
+    search, longest = LocalSearch(max_failures=50, window=4, min_improvement=1e-6), 0
+    for seed in range(10):
+        toy, P = make_toy(seed, 8, 40), tuple(range(20))
+        monkeypatch.setattr(local_search, "AHEAD", 128)
+        whole = swaps_of(toy, P, search)
+        monkeypatch.setattr(local_search, "AHEAD", ahead)
+        assert swaps_of(toy, P, search) == whole
+        longest = max(longest, len(whole))
+    assert longest > ahead
+
+
+@pytest.mark.parametrize("search", [LocalSearch(), WideSearch()], ids=["local", "wide"])
+@given(toy=toys(14), data=st.data())
+def test_every_swap_lowers_the_recomputed_objective(
+    search: LocalSearch | WideSearch, toy: Toy, data: st.DataObject
+) -> None:
+    """Swap by swap, 2Q falls by at least ε; no weight moves twice in a step."""
+    P = list(data.draw(st.sets(st.integers(0, toy.size - 1))))
+    swaps, H = swaps_of(toy, tuple(P), search), dense(toy)
+    assert len({i for i, _ in swaps}) == len({j for _, j in swaps}) == len(swaps)
+    before = 2 * reference.selection_cost(H, toy.w, P)
+    for i, j in swaps:
+        P = [k for k in P if k != i] + [j]
+        after = 2 * reference.selection_cost(H, toy.w, P)
+        assert after <= before - search.min_improvement + 1e-9
+        before = after
+
+
+@pytest.mark.parametrize("search", [LocalSearch(), WideSearch()], ids=["local", "wide"])
+def test_every_swap_lowers_the_objective_with_several_groups_in_a_block(
+    search: LocalSearch | WideSearch,
+) -> None:
+    for seed in range(20):
+        toy = make_toy(seed, 6, 40)
+        pruned = mask_of([*range(10), *range(20, 30)], 40)
+        problem = toy.problem(Budget((torch.arange(20), torch.arange(20, 40)), (10, 10)))
+        quadratic = problem.quadratic
+        before = 2 * quadratic.cost(pruned)
+        for i, j in search.step(problem, pruned, quadratic.pressure(pruned)):
+            pruned[i], pruned[j] = False, True
+            after = 2 * quadratic.cost(pruned)
+            assert after <= before - search.min_improvement + 1e-9
+            before = after
+
+
+@given(toys(), st.data())
+def test_a_wide_step_that_finds_nothing_is_at_a_local_optimum(toy: Toy, data: st.DataObject) -> None:
+    P = data.draw(st.sets(st.integers(0, toy.size - 1)))
+    swaps, H = swaps_of(toy, tuple(P), WideSearch(min_improvement=1e-6)), dense(toy)
+    changes = [
+        reference.beta(H, toy.w, sorted(P), j)
+        - reference.gamma(H, toy.w, i, j)
+        - reference.alpha(H, toy.w, sorted(P), i)
+        for i in P
+        for j in set(range(toy.size)) - P
+    ]
+    best = min(changes, default=0.0)
+    assert bool(swaps) == (best <= -1e-6)
+    if swaps:
+        first = mask_of([k for k in P if k != swaps[0][0]] + [swaps[0][1]], toy.size)
+        quadratic = toy.quadratic()
+        change = 2 * (quadratic.cost(first) - quadratic.cost(mask_of(sorted(P), toy.size)))
+        assert change == pytest.approx(best, abs=1e-9)
+
+
+@given(st.integers(0, 1000), st.integers(1, 8))
+def test_the_wide_search_judged_by_its_model_lies_between_its_start_and_the_optimum(seed: int, count: int) -> None:
+    toy = make_toy(seed, 6, 9)
+    quadratic, start = toy.quadratic(), tuple(range(count))
+    judge = ToyJudge(quadratic.cost)
+    found = WideSearch(StartAt(start), min_improvement=1e-9)(toy.problem(count, judge))
+    assert optimum(toy, count) - FINE <= quadratic.cost(found) <= quadratic.cost(mask_of(start, 9)) + FINE
+
+
+def test_the_wide_search_finds_most_optima_of_tiny_problems() -> None:
+    """Not a theorem, but a search that finds fewer than 25 of 30 optima has lost something."""
+    assert optima_found(WideSearch(min_improvement=FINE), 30, 9, 4) >= 25
+
+
+@pytest.mark.parametrize("kind", [LocalSearch, WideSearch])
+@given(seed=st.integers(0, 10_000))
+def test_a_search_is_never_worse_than_its_start_by_the_judge(kind: type, seed: int) -> None:
+    toy, loss, start = make_toy(seed, 6, 20), arbitrary_loss(seed), tuple(range(10))
+    found = kind(StartAt(start))(toy.problem(10, ToyJudge(loss)))
+    assert loss(found) <= loss(mask_of(start, 20))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_several_starts_the_one_that_ends_best_by_the_judge_wins(seed: int) -> None:
+    toy, judge, start = make_toy(seed, 6, 30), ToyJudge(arbitrary_loss(seed)), Randomized(num_draws=8)
+    starts = start.several(toy.problem(15, judge), 4)
+    ends = [WideSearch(StartAt(tuple(indices_of(mask))))(toy.problem(15, judge)) for mask in starts]
+    found = WideSearch(start, starts=4)(toy.problem(15, judge))
+    assert judge.loss(found) == min(map(judge.loss, ends))
+
+
+@pytest.mark.parametrize("settings", [None, {"swaps_per_step": 2}], ids=["local", "wide"])
+def test_the_cost_in_the_trace_is_the_cost_of_the_mask(settings: dict[str, int] | None) -> None:
+    """The running cost, with and without a first-order term, is the recomputed one after every step."""
+    toy = make_toy(1, 6, 24)
+    for linear in (None, 0.1 * toy.G.mean(0)):
+        quadratic, visited, events = toy.quadratic(linear=linear), [], list[Event]()
+
+        class Watching(ToyJudge):
+            def is_better(self, new: Tensor, old: Tensor) -> bool:
+                visited.append(quadratic.cost(new))  # noqa: B023
+                return True
+
+        problem = Problem(
+            quadratic.weights,
+            toy.problem(12).budget,
+            torch.Generator(),
+            quadratic,
+            Watching(quadratic.cost),
+            events.append,
+        )
+        start = StartAt(tuple(range(12)))
+        search = WideSearch(start, **settings) if settings else LocalSearch(start)
+        search(problem)
+        costs = [event.values["cost"] for event in events if event.stage == "search"]
+        assert len(costs) > 1
+        assert costs == pytest.approx(visited)
+
+
+def test_the_search_stops_after_steps_that_bring_no_better_loss() -> None:
+    toy = make_toy(5, 8, 60)
+    asked = []
+
+    class Stubborn(ToyJudge):
+        def is_better(self, new: Tensor, old: Tensor) -> bool:
+            asked.append(new)
+            return False
+
+    search = WideSearch(StartAt(tuple(range(30))), swaps_per_step=1, patience=2, max_steps=50)
+    start = mask_of(range(30), 60)
+    assert torch.equal(search(toy.problem(30, Stubborn(lambda mask: 0.0))), start)
+    assert len(asked) == 3

@@ -1,0 +1,99 @@
+"""The recentred search: never worse by the judge, and the wide search's equal where its model is the loss."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from toys import ToyJudge, arbitrary_loss, make_toy, optimum, quadratic_judge
+
+from brainsurgeon.engine.problem import Problem
+from brainsurgeon.engine.selection import Magnitude, RecentredSearch
+
+
+@given(st.integers(0, 10_000))
+def test_the_search_is_never_worse_than_its_start_by_the_judge(seed: int) -> None:
+    """With a loss and slopes that have nothing to do with the model or with one another."""
+    toy, loss, generator = make_toy(seed, 6, 20), arbitrary_loss(seed), torch.Generator().manual_seed(seed)
+
+    def slope(pruned: Tensor) -> Tensor:
+        return torch.randn(20, dtype=torch.float64, generator=generator)
+
+    problem = toy.problem(10, ToyJudge(loss, slope))
+    assert loss(RecentredSearch(Magnitude(), stiffness=1.0)(problem)) <= loss(Magnitude()(problem))
+
+
+@given(st.integers(0, 1000), st.integers(1, 8))
+def test_with_its_model_as_the_loss_the_search_ends_below_its_start_and_above_the_optimum(
+    seed: int, count: int
+) -> None:
+    toy = make_toy(seed, 6, 9)
+    problem, quadratic = toy.problem(count, quadratic_judge(toy)), toy.quadratic()
+    found = RecentredSearch(Magnitude(), stiffness=1.0, min_improvement=1e-9)(problem)
+    assert optimum(toy, count) - 1e-9 <= quadratic.cost(found) <= quadratic.cost(Magnitude()(problem)) + 1e-9
+
+
+def test_with_its_model_as_the_loss_the_search_improves_on_magnitude() -> None:
+    better = 0
+    for seed in range(10):
+        toy = make_toy(seed, 6, 300)
+        problem, quadratic = toy.problem(150, quadratic_judge(toy)), toy.quadratic()
+        found = RecentredSearch(Magnitude(), stiffness=1.0, max_steps=20)(problem)
+        better += quadratic.cost(found) < 0.9 * quadratic.cost(Magnitude()(problem))
+    assert better >= 5
+
+
+def test_a_judge_that_refuses_every_swap_keeps_the_start() -> None:
+    toy = make_toy(0, 6, 20)
+    start = Magnitude()(toy.problem(10))
+    judge = ToyJudge(lambda mask: float(not torch.equal(mask, start)), quadratic_judge(toy).slope)
+    assert torch.equal(RecentredSearch(Magnitude())(toy.problem(10, judge)), start)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_number_of_rounds_can_be_bounded(steps: int) -> None:
+    toy, asked = make_toy(0, 6, 40), list[Tensor]()
+    inner = quadratic_judge(toy)
+
+    def slope(pruned: Tensor) -> Tensor:
+        asked.append(pruned)
+        assert inner.slope is not None
+        return inner.slope(pruned)
+
+    problem: Problem = toy.problem(20, ToyJudge(inner.loss, slope))
+    RecentredSearch(Magnitude(), max_steps=steps)(problem)
+    assert 1 <= len(asked) <= steps
+
+
+def test_a_round_offers_at_most_four_times_what_the_last_took() -> None:
+    """A judge that likes one swap at first, then all it can get: the steps grow as 1, 4, 16, …."""
+    toy, offered, generator = make_toy(0, 6, 400), list[int](), torch.Generator().manual_seed(0)
+
+    def steep(pruned: Tensor) -> Tensor:
+        return 100 * torch.randn(400, dtype=torch.float64, generator=generator)
+
+    class Growing(ToyJudge):
+        def best_masks(self, masks, count=1):  # type: ignore[no-untyped-def]
+            moved = [int((mask & ~masks[0]).sum()) for mask in masks]
+            offered.append(max(moved))
+            return [moved.index(1) if len(offered) == 1 else 1]
+
+    RecentredSearch(Magnitude(), max_steps=4)(toy.problem(200, Growing(arbitrary_loss(0), steep)))
+    assert offered[0] > 16
+    assert offered[1:] == [4, 16, 64]
+
+
+def test_a_search_that_starts_too_stiff_softens_until_it_finds_swaps() -> None:
+    """Wherever the model as it is offers an improvement, a far too stiff one finds one too, given the rounds."""
+    improved = 0
+    for seed in range(20):
+        toy = make_toy(seed, 6, 30)
+        problem, quadratic = toy.problem(15, quadratic_judge(toy)), toy.quadratic()
+        start = quadratic.cost(Magnitude()(problem))
+        soft, stiff = (
+            quadratic.cost(RecentredSearch(Magnitude(), stiffness=s, min_improvement=1e-9, max_steps=50)(problem))
+            for s in (1.0, 1024.0)
+        )
+        improved += soft < start
+        assert (stiff < start) == (soft < start)
+    assert improved > 10

@@ -1,0 +1,109 @@
+"""Exact counts: ⌈rN⌉ weights go, whatever the ties, groups and rounding."""
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import one_group
+
+from brainsurgeon.engine.budget import apportion, exact_count, lowest, make_budget
+from brainsurgeon.errors import BrainsurgeonError
+
+CPU = torch.device("cpu")
+sparsities = st.integers(1, 999).map(lambda thousandths: thousandths / 1000)
+layer_sizes = st.lists(st.integers(1, 40), min_size=1, max_size=5)
+
+
+def lay_out(sizes: list[int]) -> list[tuple[str, int, int]]:
+    return [(f"layer{k}.weight", sum(sizes[:k]), size) for k, size in enumerate(sizes)]
+
+
+@given(st.integers(1, 999), st.integers(1, 10**7))
+def test_the_count_is_the_ceiling_of_the_decimal_that_was_written(thousandths: int, size: int) -> None:
+    assert exact_count(thousandths / 1000, size) == -(-thousandths * size // 1000)
+
+
+@pytest.mark.parametrize(("sparsity", "expected"), [(0.9, 29124), (0.95, 30742), (0.98, 31713), (1e-9, 1)])
+def test_the_count_of_the_papers_first_network(sparsity: float, expected: int) -> None:
+    """Neither 0.9 · 32,360 nor a tiny sparsity is carried over by a rounding error."""
+    assert exact_count(sparsity, 32360) == expected
+
+
+@pytest.mark.parametrize(("sparsity", "size", "expected"), [(0.07, 100, 7), (0.55, 100, 55), (0.14, 50, 7)])
+def test_a_product_that_floats_round_up_is_not_rounded_up(sparsity: float, size: int, expected: int) -> None:
+    """In floating point 0.07 · 100 is a little more than 7, and its ceiling 8."""
+    assert math.ceil(sparsity * size) == expected + 1
+    assert exact_count(sparsity, size) == expected
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.data())
+def test_lowest_is_exact_under_ties_and_ties_go_to_the_lowest_index(values: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, len(values)))
+    chosen = lowest(torch.tensor(values, dtype=torch.float32), count)
+    expected = sorted(range(len(values)), key=lambda k: (values[k], k))[:count]
+    assert chosen.nonzero().squeeze(1).tolist() == sorted(expected)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_scores_that_are_not_finite_are_refused(bad: float) -> None:
+    with pytest.raises(BrainsurgeonError, match="not finite"):
+        lowest(torch.tensor([1.0, bad, 0.5]), 1)
+
+
+@given(layer_sizes, st.data())
+def test_apportioned_counts_add_up_and_stay_next_to_their_quotas(sizes: list[int], data: st.DataObject) -> None:
+    total = data.draw(st.integers(0, sum(sizes)))
+    quotas = [Fraction(total * size, sum(sizes)) for size in sizes]
+    counts = apportion(total, quotas, sizes)
+    assert sum(counts) == total
+    assert all(math.floor(q) <= c <= math.ceil(q) for q, c in zip(quotas, counts, strict=True))
+
+
+@given(layer_sizes, sparsities, st.sampled_from(["global", "uniform"]))
+def test_a_budget_partitions_the_weights_and_prunes_the_exact_total(
+    sizes: list[int], sparsity: float, rule: str
+) -> None:
+    budget = make_budget(rule, sparsity, lay_out(sizes), CPU)
+    assert budget.total == exact_count(sparsity, sum(sizes))
+    assert torch.equal(torch.cat(budget.groups).sort().values, torch.arange(sum(sizes)))
+    pruned = budget.lowest(torch.zeros(sum(sizes)))
+    budget.check(pruned)
+    assert int(pruned.sum()) == budget.total
+
+
+@given(st.lists(st.integers(5, 40), min_size=2, max_size=5), sparsities)
+def test_a_uniform_budget_gives_each_layer_its_share_to_within_one(sizes: list[int], sparsity: float) -> None:
+    budget = make_budget("uniform", sparsity, lay_out(sizes), CPU)
+    share = Fraction(budget.total, sum(sizes))
+    assert all(abs(count - share * size) < 1 for count, size in zip(budget.counts, sizes, strict=True))
+
+
+def test_a_budget_by_pattern_fixes_the_layers_it_names_and_leaves_the_rest_to_the_others() -> None:
+    layers = [("a.weight", 0, 10), ("b.weight", 10, 20), ("c.weight", 30, 30)]
+    budget = make_budget({"b.*": 0.25}, 0.5, layers, CPU)
+    found = {tuple(group.tolist()): count for group, count in zip(budget.groups, budget.counts, strict=True)}
+    assert found == {tuple(range(10, 30)): 5, (*range(10), *range(30, 60)): 25}
+
+
+def test_the_first_pattern_that_matches_a_layer_decides() -> None:
+    layers = [("a.weight", 0, 10), ("b.weight", 10, 10), ("c.weight", 20, 10)]
+    budget = make_budget({"a.weight": 0.1, "[ab].*": 0.9}, 0.5, layers, CPU)
+    assert budget.counts == (1, 9, 5)
+
+
+def test_labels_name_the_group_of_every_weight() -> None:
+    budget = make_budget("uniform", 0.5, lay_out([2, 3]), CPU)
+    assert budget.labels().tolist() == [0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [torch.ones(4, dtype=torch.bool), torch.ones(4), torch.ones(3, dtype=torch.bool), torch.ones(2, 2) > 0],
+    ids=["too many", "not boolean", "too short", "not a vector"],
+)
+def test_a_mask_that_does_not_meet_the_budget_is_refused(mask: torch.Tensor) -> None:
+    with pytest.raises(BrainsurgeonError, match="a selection must"):
+        one_group(4, 3).check(mask)

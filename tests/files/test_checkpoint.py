@@ -1,0 +1,156 @@
+"""Checkpoints are read safely, unwrapped, and loaded strictly."""
+
+import collections
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.utils import prune
+
+from brainsurgeon.files.checkpoint import CheckpointError, load_checkpoint, read_state_dict, save_checkpoint
+from brainsurgeon.paper.models import build
+
+SHARED = Path(__file__).parents[3] / "shared" / "checkpoints"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the shared checkpoints are not in {SHARED}")
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+
+
+class Attack:
+    """Unpickled carelessly, this would call a function of the attacker's choice."""
+
+    def __init__(self, function: object, *args: object) -> None:
+        self.call = (function, args)
+
+    def __reduce__(self) -> object:
+        return self.call
+
+
+def write_marker(path: str) -> None:
+    Path(path).touch()
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+@pytest.mark.parametrize("kind", ["function", "builtin", "system"])
+def test_code_in_a_checkpoint_is_never_run(tmp_path: Path, model: nn.Module, kind: str, legacy: bool) -> None:
+    import os
+
+    marker = tmp_path / "ran"
+    attack = {
+        "function": Attack(write_marker, str(marker)),
+        "builtin": Attack(exec, f"open({str(marker)!r}, 'w')"),
+        "system": Attack(os.system, f"touch {marker}"),
+    }[kind]
+    path = tmp_path / "hostile.pt"
+    torch.save({"state_dict": model.state_dict(), "epoch": attack}, path, _use_new_zipfile_serialization=not legacy)
+    if kind == "system":
+        with pytest.raises(CheckpointError, match="system commands"):
+            read_state_dict(path)
+    else:
+        assert torch.equal(read_state_dict(path)["0.weight"], model.state_dict()["0.weight"])
+    assert not marker.exists()
+
+
+def test_a_bare_hostile_pickle_is_refused(tmp_path: Path) -> None:
+    marker, path = tmp_path / "ran", tmp_path / "hostile.pth"
+    for protocol in (2, 5):
+        path.write_bytes(pickle.dumps(Attack(write_marker, str(marker)), protocol))
+        with pytest.raises(CheckpointError, match="cannot be read safely"):
+            read_state_dict(path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".legacy", ".safetensors"])
+def test_a_truncated_file_is_refused_with_its_name(tmp_path: Path, model: nn.Module, suffix: str) -> None:
+    path = tmp_path / f"cut{suffix}"
+    if suffix == ".safetensors":
+        save_file(model.state_dict(), path)
+    else:
+        torch.save(model.state_dict(), path, _use_new_zipfile_serialization=suffix == ".pt")
+    content = path.read_bytes()
+    for kept in (len(content) - 40, len(content) // 2, 10, 0):
+        path.write_bytes(content[:kept])
+        with pytest.raises(CheckpointError, match="cut"):
+            read_state_dict(path)
+
+
+def test_other_objects_beside_the_weights_become_inert(tmp_path: Path, model: nn.Module) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = {"module." + name: value for name, value in model.state_dict().items()}
+    extra = {"optimizer": optimizer, "history": collections.defaultdict(list, {1: [2]})}
+    path = tmp_path / "with_optimizer.ckpt"
+    for zipped in (True, False):
+        torch.save({"model_state_dict": state, **extra}, path, _use_new_zipfile_serialization=zipped)
+        assert list(read_state_dict(path)) == list(model.state_dict())
+
+
+@pytest.mark.parametrize("wrapper", ["state_dict", "model_state_dict", "model", None])
+def test_wrappings_are_taken_off(tmp_path: Path, wrapper: str | None) -> None:
+    weight = torch.randn(3, 4)
+    state = {"module.fc._layer.weight": weight, "module.fc._mask": torch.ones(3, 4), "epoch": 3}
+    torch.save({wrapper: state} if wrapper else state, tmp_path / "a.pt")
+    found = read_state_dict(tmp_path / "a.pt")
+    assert list(found) == ["fc.weight"]
+    assert torch.equal(found["fc.weight"], weight)
+
+
+def test_a_pruned_pair_becomes_the_pruned_weight(tmp_path: Path) -> None:
+    layer = nn.Sequential(nn.Linear(4, 3, bias=False))
+    prune.l1_unstructured(layer[0], "weight", 6)
+    torch.save(layer.state_dict(), tmp_path / "pruned.pt")
+    assert torch.equal(read_state_dict(tmp_path / "pruned.pt")["0.weight"], layer[0].weight)
+
+
+def test_what_is_saved_comes_back_bit_for_bit(tmp_path: Path, model: nn.Module) -> None:
+    save_checkpoint(model, tmp_path / "a.safetensors", {"note": "a test"})
+    other = load_checkpoint(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), tmp_path / "a.safetensors")
+    for name, value in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], value)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_batch_norm_counters_may_be_left_out(tmp_path: Path, model: nn.Module) -> None:
+    state = {n: v for n, v in model.state_dict().items() if not n.endswith("num_batches_tracked")}
+    save_file(state, tmp_path / "a.safetensors")
+    load_checkpoint(model, tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"0.weight": torch.ones(3, 4)}, r"it lacks 0\.bias"),
+        ({"0.weight": torch.ones(3, 4), "0.bias": torch.ones(3), "x": torch.ones(1)}, "the network has no x"),
+        ({"0.weight": torch.ones(4, 3), "0.bias": torch.ones(3)}, r"network \(3, 4\), file \(4, 3\)"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path: Path, state: dict[str, torch.Tensor], message: str) -> None:
+    save_file(state, tmp_path / "a.safetensors")
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(nn.Sequential(nn.Linear(4, 3)), tmp_path / "a.safetensors")
+
+
+def test_a_file_without_tensors_says_what_it_holds(tmp_path: Path) -> None:
+    torch.save({"epoch": 3}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match="the keys epoch"):
+        read_state_dict(tmp_path / "a.pt")
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint .*absent\.pt"):
+        read_state_dict(tmp_path / "absent.pt")
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("mlpnet", "mnist_25_epoch_93.97.ckpt"),
+        ("resnet20", "resnet20_cifar10.pth.tar"),
+        ("mobilenet-0.75", "mobilenet_v1_0.75_224_imagenet.safetensors"),
+    ],
+)
+def test_the_papers_checkpoints_fit_our_networks(name: str, file: str) -> None:
+    load_checkpoint(build(name), SHARED / file)

@@ -1,0 +1,62 @@
+"""A small trained network, and a store that breaks a staged run off."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from cases import seeded
+from torch import Tensor, nn
+
+from brainsurgeon import PruningResult, prune
+from brainsurgeon.pruning.staged.schedule import Stages
+from brainsurgeon.pruning.staged.state import Stand
+
+
+def build() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3))
+
+
+def trained() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+    """A network that has learnt a rule it can lose."""
+    model, x = seeded(build, 0), seeded(lambda: torch.randn(300, 6), 1)
+    y = (x[:, 0] > 0).long() + (x[:, 1] + x[:, 2] > 0).long()
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return model, (x, y)
+
+
+class StoppedError(Exception):
+    """The run was broken off."""
+
+
+@dataclass
+class Notebook:
+    """Keeps every stand; breaks off after stage `stop`, and gives back `start` to a run that is resumed."""
+
+    start: Stand | None = None
+    stop: int | None = None
+    stands: list[Stand] = field(default_factory=list)
+
+    def load(self) -> Stand | None:
+        return self.start
+
+    def save(self, stand: Stand) -> None:
+        self.stands.append(stand)
+        if stand.number == self.stop:
+            raise StoppedError
+
+
+def run(toy: tuple[nn.Module, Any], **settings: Any) -> PruningResult:
+    settings = {"schedule": Stages(4, refits=3, walks=0), "method": "auto", "sparsity": 0.8, **settings}
+    return prune(toy[0], toy[1], **settings)
+
+
+def same(one: PruningResult, other: PruningResult) -> bool:
+    """Bit by bit: weights, masks and the record of how they came about."""
+    pairs = zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True)
+    masks = zip(one.masks.values(), other.masks.values(), strict=True)
+    equal = all(torch.equal(a, b) for a, b in [*pairs, *masks])
+    return equal and one.loss_after == other.loss_after

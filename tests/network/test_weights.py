@@ -1,0 +1,97 @@
+"""Which tensors are found, under which name, and what becomes of them."""
+
+import pytest
+import torch
+from cases import CASES, Case, Tied, every_case
+from torch import nn
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.weights import find_weights
+
+
+class Mixed(nn.Module):
+    """Layers of several types, a normalisation layer and a bare parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, 2, 3)
+        self.norm = nn.LayerNorm([2, 2])
+        self.blocks = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.head = nn.Linear(4, 2)
+        self.bare = nn.Parameter(torch.zeros(3, 3))
+
+
+@every_case
+def test_the_weights_of_every_kind_of_module_are_found(case: Case) -> None:
+    """Biases and normalisation layers are left alone, and a shared tensor counts once."""
+    assert find_weights(case.model()).names == case.prunable
+
+
+@every_case
+def test_what_is_flattened_is_assigned_back_unchanged(case: Case) -> None:
+    model = case.model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    weights = find_weights(model)
+    flat = weights.flatten(model)
+    assert flat.shape == (weights.size,)
+    weights.assign(model, torch.zeros_like(flat))
+    assert not weights.flatten(model).any()
+    weights.assign(model, flat)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_unflattened_views_lie_where_the_layers_say() -> None:
+    weights = find_weights(CASES["conv2d"].model())
+    views = weights.unflatten(torch.arange(weights.size))
+    for layer in weights.layers:
+        assert views[layer.name].shape == layer.shape
+        assert views[layer.name].flatten()[0] == layer.offset
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        (None, None, ["stem.weight", "blocks.0.weight", "blocks.1.weight", "head.weight"]),
+        ("head", None, ["head.weight"]),
+        ("head.weight", None, ["head.weight"]),
+        ("blocks.*", None, ["blocks.0.weight", "blocks.1.weight"]),
+        ("blocks", None, ["blocks.0.weight", "blocks.1.weight"]),
+        (nn.Linear, None, ["blocks.0.weight", "blocks.1.weight", "head.weight"]),
+        ([nn.Conv2d, "head"], None, ["stem.weight", "head.weight"]),
+        (None, "head", ["stem.weight", "blocks.0.weight", "blocks.1.weight"]),
+        (None, [nn.Linear], ["stem.weight"]),
+        (nn.Linear, "blocks.1", ["blocks.0.weight", "head.weight"]),
+        ("bare", None, ["bare"]),
+        (["head", "head.bias"], None, ["head.weight", "head.bias"]),
+        ("*.bias", None, ["stem.bias", "norm.bias", "blocks.0.bias", "blocks.1.bias", "head.bias"]),
+        ("head*", None, ["head.weight"]),
+        ("norm.weight", None, ["norm.weight"]),
+    ],
+)
+def test_names_patterns_and_types_choose_the_layers(include: object, exclude: object, expected: list[str]) -> None:
+    found = find_weights(Mixed(), include, exclude)  # type: ignore[arg-type]
+    assert list(found.names) == expected
+
+
+def test_frozen_parameters_are_passed_over_unless_named() -> None:
+    model = Mixed()
+    model.head.requires_grad_(False)
+    assert "head.weight" not in find_weights(model).names
+    assert "head.weight" not in find_weights(model, include=nn.Linear).names
+    with pytest.raises(BrainsurgeonError, match="frozen"):
+        find_weights(model, include="head.weight")
+
+
+@pytest.mark.parametrize("name", ["embedding.weight", "out.weight"])
+def test_a_shared_tensor_is_left_alone_if_any_of_its_names_is_excluded(name: str) -> None:
+    assert find_weights(Tied(), exclude=name).names == ("mix.weight",)
+
+
+def test_a_shared_tensor_can_be_included_by_its_second_name() -> None:
+    found = find_weights(Tied(), include="out")
+    assert found.size == Tied().embedding.weight.numel()
+
+
+def test_a_float64_model_keeps_its_precision() -> None:
+    model = CASES["float64"].model()
+    assert find_weights(model).flatten(model).dtype == torch.float64

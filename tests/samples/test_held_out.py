@@ -1,0 +1,154 @@
+"""Training samples: some held out for good, the others drawn from, by the seed and the stage alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cases import every_device
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.samples import held_out as module
+from brainsurgeon.samples.batches import batch_size, map_tensors
+from brainsurgeon.samples.held_out import TrainingSamples, data_part
+
+CPU = torch.device("cpu")
+SIZE = 100
+
+
+def numbered(size: int = SIZE) -> tuple[Tensor, Tensor]:
+    """Samples that say who they are, twice."""
+    return torch.arange(size).float().unsqueeze(1), torch.arange(size)
+
+
+SOURCES: dict[str, Callable[[int], Any]] = {
+    "tensors": numbered,
+    "a dict": lambda size: dict(zip(("x", "y"), numbered(size), strict=True)),
+    "a data set": lambda size: TensorDataset(*numbered(size)),
+    "a loader": lambda size: DataLoader(TensorDataset(*numbered(size)), 8),
+    "a list of batches": lambda size: list(DataLoader(TensorDataset(*numbered(size)), 8)),
+    "a generator": lambda size: (batch for batch in DataLoader(TensorDataset(*numbered(size)), 8)),
+}
+every_source = pytest.mark.parametrize("source", SOURCES)
+
+
+def names(batches: Any) -> list[int]:
+    """The numbers of the samples, after a check that inputs and targets still belong together."""
+    found: list[int] = []
+    for batch in batches:
+        x, y = batch.values() if isinstance(batch, dict) else batch
+        assert x.squeeze(1).tolist() == y.tolist()
+        found += y.tolist()
+    return found
+
+
+@every_source
+def test_what_is_held_out_is_never_drawn_and_nothing_is_lost(source: str) -> None:
+    samples = TrainingSamples(SOURCES[source](SIZE), 0, CPU)
+    held = names(samples.held_out())
+    drawn = names(samples.draw(10 * SIZE, 1))
+    assert len(held) == samples.held == 20
+    assert len(drawn) == samples.size == 80
+    assert sorted(held + drawn) == list(range(SIZE))
+    for stage in range(5):
+        assert not set(names(samples.draw(30, stage))) & set(held)
+
+
+@every_source
+@pytest.mark.parametrize("count", [1, 7, 64, 80, 1000])
+def test_as_many_as_were_asked_for_are_drawn_and_none_twice(source: str, count: int) -> None:
+    drawn = names(TrainingSamples(SOURCES[source](SIZE), 0, CPU).draw(count, 3))
+    assert len(drawn) == len(set(drawn)) == min(count, 80)
+
+
+@every_source
+def test_a_draw_depends_on_the_seed_and_the_stage_alone(source: str) -> None:
+    """Not on what was drawn before: a run that is resumed sees what it would have seen."""
+    one, other = (TrainingSamples(SOURCES[source](SIZE), 3, CPU) for _ in range(2))
+    assert names(one.held_out()) == names(other.held_out())
+    later = [names(one.draw(40, stage)) for stage in range(4)][3]
+    assert names(other.draw(40, 3)) == later
+    assert names(other.draw(40, 2)) != later
+    assert names(TrainingSamples(SOURCES[source](SIZE), 4, CPU).draw(40, 3)) != later
+
+
+@every_source
+@pytest.mark.parametrize("limit", [5, 37, 100, 500])
+def test_no_more_samples_are_used_than_the_limit_says(source: str, limit: int) -> None:
+    samples = TrainingSamples(SOURCES[source](SIZE), 0, CPU, limit)
+    seen = names(samples.held_out()) + names(samples.draw(SIZE, 0)) + names(samples.draw(SIZE, 1))
+    assert samples.size + samples.held == len(set(seen)) == min(limit, SIZE)
+    assert samples.held == min(limit, SIZE) // 5
+
+
+def test_tensors_under_a_limit_are_a_random_part() -> None:
+    samples = TrainingSamples(numbered(), 0, CPU, 10)
+    seen = names(samples.held_out()) + names(samples.draw(SIZE, 0))
+    assert sorted(seen) != list(range(10))
+
+
+@every_source
+def test_no_more_is_held_out_than_it_takes_to_judge(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_HELD_OUT", 10)
+    samples = TrainingSamples(SOURCES[source](SIZE), 0, CPU)
+    assert (samples.held, samples.size) == (10, 90)
+
+
+def test_a_stream_without_end_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_READ", 50)
+    read = 0
+
+    def stream() -> Any:
+        nonlocal read
+        while True:
+            read += 8
+            yield torch.ones(8, 2), torch.ones(8)
+
+    samples = TrainingSamples(stream(), 0, CPU)
+    assert samples.size + samples.held == 50
+    assert read == 56
+
+
+def test_empty_batches_are_passed_over() -> None:
+    batches = [(torch.ones(size, 1), torch.ones(size)) for size in (0, 5, 0, 5)]
+    samples = TrainingSamples(batches, 0, CPU)
+    assert (samples.held, samples.size) == (2, 8)
+    assert all(batch_size(batch) for batch in [*samples.held_out(), *samples.draw(8, 0)])
+
+
+@every_source
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_too_little_data_is_refused(source: str, size: int) -> None:
+    if size == 0 and source in {"a data set", "a loader", "a list of batches", "a generator"}:
+        data: Any = []
+    else:
+        data = SOURCES[source](size)
+    with pytest.raises(BrainsurgeonError, match="too little data for a run in stages: at least 5 samples"):
+        TrainingSamples(data, 0, CPU)
+
+
+def test_five_samples_are_enough() -> None:
+    samples = TrainingSamples(numbered(5), 0, CPU)
+    assert (samples.held, samples.size) == (1, 4)
+
+
+@pytest.mark.parametrize("limit", [0, -3, 4])
+def test_a_limit_that_leaves_too_little_is_refused(limit: int) -> None:
+    with pytest.raises(BrainsurgeonError, match=f"max_samples must be at least 5.*got {limit}"):
+        TrainingSamples(numbered(), 0, CPU, limit)
+
+
+def test_parts_keep_their_structure_and_their_types() -> None:
+    data = {"x": torch.arange(6).view(3, 2), "more": (torch.ones(3, dtype=torch.bfloat16),)}
+    part = data_part(data, torch.tensor([2, 0]))
+    assert part["x"].tolist() == [[4, 5], [0, 1]]
+    assert part["more"][0].dtype == torch.bfloat16
+
+
+@every_device
+def test_samples_come_to_the_device_of_the_work(device: str) -> None:
+    samples = TrainingSamples(numbered(), 0, torch.device(device))
+    for batch in [*samples.held_out(), *samples.draw(30, 0)]:
+        map_tensors(lambda tensor: tensor if tensor.device.type == device else pytest.fail(str(tensor.device)), batch)
