@@ -7,9 +7,9 @@ import torch
 from cases import seeded
 from torch import Tensor, nn
 
-from brainsurgeon import PruningResult, prune
+from brainsurgeon import PruningResult, Surgery
 from brainsurgeon.pruning.staged.schedule import Stages
-from brainsurgeon.pruning.staged.state import Stand
+from brainsurgeon.pruning.staged.state import State
 
 
 def build() -> nn.Module:
@@ -34,24 +34,25 @@ class StoppedError(Exception):
 
 @dataclass
 class Notebook:
-    """Keeps every stand; breaks off after stage `stop`, and gives back `start` to a run that is resumed."""
+    """Keeps every state; breaks off after stage `stop`, and gives back `start` to a run that is resumed."""
 
-    start: Stand | None = None
+    start: State | None = None
     stop: int | None = None
-    stands: list[Stand] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
 
-    def load(self) -> Stand | None:
+    def load(self) -> State | None:
         return self.start
 
-    def save(self, stand: Stand) -> None:
-        self.stands.append(stand)
-        if stand.number == self.stop:
+    def save(self, state: State) -> None:
+        self.states.append(state)
+        if state.number == self.stop:
             raise StoppedError
 
 
-def run(toy: tuple[nn.Module, Any], **settings: Any) -> PruningResult:
-    settings = {"schedule": Stages(4, refits=3, walks=0), "method": "auto", "sparsity": 0.8, **settings}
-    return prune(toy[0], toy[1], **settings)
+def run(toy: tuple[nn.Module, Any], store: Notebook | None = None, **settings: Any) -> PruningResult:
+    settings = {"schedule": Stages(4, refits=3, trainings=0), "method": "auto", "sparsity": 0.8, **settings}
+    common = {name: settings.pop(name) for name in ("loss", "seed", "callback") if name in settings}
+    return Surgery(toy[0], toy[1], **common).prune(store=store, **settings)
 
 
 def same(one: PruningResult, other: PruningResult) -> bool:

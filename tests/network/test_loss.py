@@ -11,7 +11,8 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils import parameters_to_vector
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, check_loss, matching_loss
+from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, distillation_loss
 
 
 class OwnLoss(nn.Module):
@@ -121,7 +122,7 @@ def test_a_loss_that_is_not_finite_is_refused() -> None:
 def matching(case: Case) -> tuple[nn.Module, BatchLoss]:
     """A model, and the distance of its outputs from those it has now."""
     model = case.model().eval()
-    distance = matching_loss(case.loss, copy.deepcopy(model))
+    distance = distillation_loss(case.loss, copy.deepcopy(model))
     assert distance is not None
     return model, BatchLoss(model, distance)
 
@@ -155,7 +156,7 @@ def test_the_hessian_of_the_distance_is_the_fisher_matrix(loss: str) -> None:
     layers = [nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)]
     model = seeded(lambda: nn.Sequential(*layers, *([nn.LogSoftmax(1)] if loss == "nll" else [])), 0).double()
     x = seeded(lambda: torch.randn(5, 3), 1).double()
-    distance = matching_loss(loss, copy.deepcopy(model))
+    distance = distillation_loss(loss, copy.deepcopy(model))
     assert distance is not None
     start = parameters_to_vector(model.parameters()).detach()
 
@@ -203,7 +204,7 @@ def test_outputs_that_are_no_classes_are_matched_by_their_squared_difference() -
 
 @pytest.mark.parametrize("loss", ["model", dict_loss], ids=["the model's own", "of model and batch"])
 def test_a_loss_that_does_not_see_outputs_has_no_distance(loss: LossLike) -> None:
-    assert matching_loss(loss, nn.Linear(3, 1)) is None
+    assert distillation_loss(loss, nn.Linear(3, 1)) is None
 
 
 def test_outputs_that_are_no_tensor_have_no_distance() -> None:
@@ -217,14 +218,14 @@ def test_outputs_that_are_no_tensor_have_no_distance() -> None:
         return F.cross_entropy(output["logits"], target)
 
     model = Structured(6, 3)
-    assert matching_loss(loss, model, pair()) is None
-    assert matching_loss("cross_entropy", nn.Linear(6, 3), pair()) is not None
+    assert distillation_loss(loss, model, pair()) is None
+    assert distillation_loss("cross_entropy", nn.Linear(6, 3), pair()) is not None
 
 
 @pytest.mark.parametrize("loss", [F.cross_entropy, nn.CrossEntropyLoss(), F.nll_loss, nn.NLLLoss()], ids=repr)
 def test_a_loss_of_classes_is_known_as_a_function_and_as_a_module_too(loss: LossLike) -> None:
     dense, model = nn.Linear(6, 3), nn.Linear(6, 3)
-    named, given = matching_loss("cross_entropy", dense), matching_loss(loss, dense)
+    named, given = distillation_loss("cross_entropy", dense), distillation_loss(loss, dense)
     assert named is not None
     assert given is not None
     batch = (torch.randn(5, 6), torch.zeros(5, dtype=torch.long))

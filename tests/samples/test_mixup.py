@@ -1,10 +1,10 @@
-"""Blended samples lie between two of the batch, one in two, the same from the same seed."""
+"""Mixed samples lie between two of the batch, one in two, the same from the same seed."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from brainsurgeon.samples.mixup import blend
+from brainsurgeon.samples.mixup import mixup
 
 
 def batches(count: int = 4, size: int = 50) -> list[tuple[Tensor, Tensor]]:
@@ -14,7 +14,7 @@ def batches(count: int = 4, size: int = 50) -> list[tuple[Tensor, Tensor]]:
 
 def test_every_sample_is_one_of_the_batch_or_between_two() -> None:
     whole = total = 0
-    for (x, y), (mixed, targets) in zip(batches(), blend(batches(), 1), strict=True):
+    for (x, y), (mixed, targets) in zip(batches(), mixup(batches(), 1), strict=True):
         assert targets is not x
         assert torch.equal(targets, y)
         assert mixed.shape == x.shape
@@ -30,26 +30,26 @@ def test_every_sample_is_one_of_the_batch_or_between_two() -> None:
 
 
 def test_the_same_seed_gives_the_same_samples() -> None:
-    first, again, other = (torch.cat([x for x, _ in blend(batches(), seed)]) for seed in (1, 1, 2))
+    first, again, other = (torch.cat([x for x, _ in mixup(batches(), seed)]) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
-def test_inputs_in_several_parts_are_blended_alike() -> None:
+def test_inputs_in_several_parts_are_mixed_alike() -> None:
     x, y = batches(1)[0]
-    (((mixed, doubled), _),) = blend([((x, 2 * x), y)], 3)
+    (((mixed, doubled), _),) = mixup([((x, 2 * x), y)], 3)
     assert torch.allclose(doubled, 2 * mixed)
-    ((named, _),) = blend([({"a": x}, y)], 3)
+    ((named, _),) = mixup([({"a": x}, y)], 3)
     assert torch.equal(named["a"], mixed)
 
 
 @pytest.mark.parametrize("inputs", [torch.arange(12).view(6, 2), (torch.ones(6, 2), torch.arange(6))])
 def test_tokens_stay_as_they_are(inputs: object) -> None:
-    ((found, _),) = blend([(inputs, torch.arange(6))], 0)
+    ((found, _),) = mixup([(inputs, torch.arange(6))], 0)
     assert found is inputs
 
 
 def test_the_precision_of_the_inputs_is_kept() -> None:
     x, y = batches(1)[0]
-    ((mixed, _),) = blend([(x.bfloat16(), y)], 0)
+    ((mixed, _),) = mixup([(x.bfloat16(), y)], 0)
     assert mixed.dtype == torch.bfloat16

@@ -123,6 +123,8 @@ def _by_gram(
 def _inside_layers(rows: Rows) -> Rows:
     """Return rows whose blocks stay inside layers: other layers may lie between these."""
     blocks = "layer" if rows.blocks == "model" else rows.blocks
+    if blocks == "auto":
+        blocks = rows.columns_per_row * rows.count
     return Rows(rows.count, rows.group, blocks, rows.columns_per_row, rows.dtype, rows.relative)
 
 

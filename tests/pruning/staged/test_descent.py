@@ -1,7 +1,8 @@
-"""Walks: the line of steps against one written out, budgets, and what a staged run makes of them."""
+"""Training: its steps against the formula written out, its limits, and what a staged run makes of it."""
 
 import math
-from itertools import pairwise
+from dataclasses import replace
+from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
@@ -13,14 +14,14 @@ from torch import Tensor, nn
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.network.gradients import mean_squares
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.network.sample_loss import SampleLoss
+from brainsurgeon.network.sample_loss import SampleLoss, batch_gradient
 from brainsurgeon.network.weights import find_weights
-from brainsurgeon.pruning.staged.descent import FLOOR, LONG_WALK, LOOKS, MOMENTUM, STRIDES, Walker, take_steps
+from brainsurgeon.pruning.staged.descent import FLOOR, GIVEN_UP, LONGER, MOMENTUM, RATES, SCOUTED, Descent, take_steps
 from brainsurgeon.pruning.staged.schedule import Stages
-from brainsurgeon.pruning.staged.state import FIRST_STRIDE, Stand
+from brainsurgeon.pruning.staged.state import FIRST_RATE, Choice, State
 from brainsurgeon.samples.held_out import TrainingSamples
 
-WALKS = Stages(2, refits=1, walks=3)
+TRAININGS = Stages(2, refits=1, trainings=3)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_the_steps_are_those_of_the_formula() -> None:
     assert taken == 30
 
 
-def test_a_walk_does_not_depend_on_how_layers_share_a_scale() -> None:
+def test_training_does_not_depend_on_how_layers_share_a_scale() -> None:
     """ReLU(αW₁x)·W₂/α is the same network for every α > 0, so the same steps must lead to the same network."""
     x, y = seeded(lambda: torch.randn(60, 5, dtype=torch.float64), 1), torch.arange(60) % 3
     outputs = []
@@ -84,49 +85,49 @@ def test_a_layer_without_a_gradient_stays() -> None:
     assert torch.equal(reached, values)
 
 
-@pytest.mark.parametrize("loss_there", [LOOKS[1 / 4] * 1.01, math.inf, math.nan])
-def test_a_walk_that_leads_away_is_given_up(loss_there: float) -> None:
+@pytest.mark.parametrize("loss_there", [GIVEN_UP[1 / 4] * 1.01, math.inf, math.nan])
+def test_a_training_that_leads_away_is_given_up(loss_there: float) -> None:
     loss, weights, values, pruned, squares, batches = problem()
     losses = iter([1.0, loss_there])
     _, taken = take_steps(loss, weights, batches, 30, values, pruned, squares, 0.02, lambda _: next(losses))
     assert taken == 10
 
 
-def test_walks_never_raise_the_held_out_loss_and_keep_the_mask(toy: Any) -> None:
+def test_trainings_never_raise_the_held_out_loss_and_keep_the_mask(toy: Any) -> None:
     notebook = Notebook()
-    result = run(toy, schedule=WALKS, max_gradients=20_000, keeper=notebook)
-    assert [stand.number for stand in notebook.stands] == [1, 2, 3, 4, 5, 6]
-    before, walked = notebook.stands[0], notebook.stands[1]  # in the middle of the stages
-    assert torch.equal(before.pruned, walked.pruned)
-    assert walked.loss <= before.loss
-    assert walked.progress == before.progress == 0.5
-    *_, refit, second, third = notebook.stands
-    losses = [stand.loss for stand in (refit, second, third)]
+    result = run(toy, schedule=TRAININGS, max_gradients=20_000, store=notebook)
+    assert [state.number for state in notebook.states] == [1, 2, 3, 4, 5, 6]
+    before, trained_ = notebook.states[0], notebook.states[1]  # in the middle of the stages
+    assert torch.equal(before.pruned, trained_.pruned)
+    assert trained_.loss <= before.loss
+    assert trained_.progress == before.progress == 0.5
+    *_, refit, second, third = notebook.states
+    losses = [state.loss for state in (refit, second, third)]
     assert all(after <= before for before, after in pairwise(losses))
     assert losses[-1] < losses[0]
-    for stand in (second, third):
-        assert torch.equal(stand.pruned, refit.pruned)
-        assert not stand.values[stand.pruned].any()
+    for state in (second, third):
+        assert torch.equal(state.pruned, refit.pruned)
+        assert not state.values[state.pruned].any()
     assert result.settings["sample_gradients"] == third.gradients <= 20_000
 
 
-def test_the_first_walk_chooses_a_stride_and_later_ones_begin_with_a_longer_one(toy: Any) -> None:
+def test_the_first_training_chooses_a_rate_and_later_ones_begin_with_a_larger_one(toy: Any) -> None:
     notebook = Notebook()
-    run(toy, schedule=WALKS, max_gradients=20_000, keeper=notebook)
-    start, first, second, third = (notebook.stands[number].stride for number in (0, 1, 4, 5))
-    assert first in {start * factor for factor in STRIDES}
+    run(toy, schedule=TRAININGS, max_gradients=20_000, store=notebook)
+    start, first, second, third = (notebook.states[number].choice.rate for number in (0, 1, 4, 5))
+    assert first in {start * factor for factor in RATES}
     for before, after in ((first, second), (second, third)):
-        assert any(after == pytest.approx(before * LONG_WALK**power) for power in range(1, -len(STRIDES), -1))
+        assert any(after == pytest.approx(before * LONGER**power) for power in range(1, -len(RATES), -1))
 
 
-def walker(
+def descent(
     toy: Any, lengths: list[int], outcomes: dict[float, float], monkeypatch: pytest.MonkeyPatch, given_up: float = -1.0
-) -> Walker:
-    """Return a walker that goes nowhere: with each stride the held-out loss falls by what is said, or is given up."""
+) -> Descent:
+    """Return a training that goes nowhere: with each rate the held-out loss falls by what is said, or is given up."""
 
-    def take(loss, weights, batches, count, values, pruned, squares, stride, held):  # type: ignore[no-untyped-def]
+    def take(loss, weights, batches, count, values, pruned, squares, rate, held):  # type: ignore[no-untyped-def]
         lengths.append(count)
-        gain = outcomes.get(round(stride / FIRST_STRIDE, 3))
+        gain = outcomes.get(round(rate / FIRST_RATE, 3))
         return (values + given_up, count // 16) if gain is None else (values + gain, count)
 
     monkeypatch.setattr("brainsurgeon.pruning.staged.descent.take_steps", take)
@@ -135,62 +136,64 @@ def walker(
     loss = BatchLoss(model, "cross_entropy")
     samples = TrainingSamples(data, 0, torch.device("cpu"))
     held = SampleLoss(loss, weights, weights.flatten(model), samples.held_out())
-    made = Walker(loss, held, weights, samples, WALKS, 100_000, math.inf, lambda _: 0, lambda _: None, Clock())
+    made = Descent(loss, held, weights, samples, TRAININGS, 100_000, math.inf, lambda _: 0, lambda _: None, Clock())
     origin = float(weights.flatten(model)[0])
-    monkeypatch.setattr(Walker, "_held_loss", lambda _, values: origin - float(values[0]))
+    monkeypatch.setattr(Descent, "_held_loss", lambda _, values: origin - float(values[0]))
     return made
 
 
-def stand_of(walk: Walker, number: int, stride: float = FIRST_STRIDE) -> Stand:
-    values = walk.weights.flatten(walk.loss.model)
+def state_of(train: Descent, number: int, rate: float = FIRST_RATE) -> State:
+    values = train.weights.flatten(train.loss.model)
     nothing = torch.zeros_like(values)
-    return Stand(number, 0.5, values, nothing.bool(), nothing, "gram", stride=stride)
+    return State(number, 0.5, values, nothing.bool(), nothing, Choice("gram", rate=rate))
 
 
-def test_the_first_walk_stops_where_a_shorter_stride_leads_less_far(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_training_stops_where_a_smaller_rate_leads_less(
+    toy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lengths: list[int] = []
-    walk = walker(toy, lengths, {64.0: 0.25, 16.0: 0.5, 4.0: 0.125, 1.0: 9.0}, monkeypatch)
-    reached = walk(stand_of(walk, 2))
-    assert reached.stride == pytest.approx(16 * FIRST_STRIDE)
-    assert len(lengths) == 4 - 1  # 256 is given up, 64 and 16 are walked; for a fourth there is not enough left
+    train = descent(toy, lengths, {64.0: 0.25, 16.0: 0.5, 4.0: 0.125, 1.0: 9.0}, monkeypatch)
+    reached = train(state_of(train, 2))
+    assert reached.choice.rate == pytest.approx(16 * FIRST_RATE)
+    assert len(lengths) == 4 - 1  # 256 is given up, 64 and 16 are taken whole; for a fourth there is not enough left
     assert len(set(lengths)) == 1
 
 
 @pytest.mark.parametrize("given_up", [-1.0, 0.125])
-def test_a_later_walk_that_is_given_up_begins_again_with_a_shorter_stride(
+def test_a_later_training_that_is_given_up_begins_again_with_a_smaller_rate(
     toy: Any, given_up: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths: list[int] = []
-    walk = walker(toy, lengths, {4.0: 0.5, 1.0: 9.0}, monkeypatch, given_up)
-    reached = walk(stand_of(walk, 6, 16 * FIRST_STRIDE))
-    assert reached.stride == pytest.approx(4 * FIRST_STRIDE)
+    train = descent(toy, lengths, {4.0: 0.5, 1.0: 9.0}, monkeypatch, given_up)
+    reached = train(state_of(train, 6, 16 * FIRST_RATE))
+    assert reached.choice.rate == pytest.approx(4 * FIRST_RATE)
     assert len(lengths) == 3  # 64 and 16 are given up
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[2] > 0.8 * lengths[0]
 
 
 @pytest.mark.parametrize("stop", [3, 4, 5])
-def test_a_run_broken_off_between_walks_goes_on_to_the_same_bits(toy: Any, stop: int) -> None:
-    expected = run(toy, schedule=WALKS, max_gradients=5000, keeper=Notebook())
+def test_a_run_broken_off_between_trainings_goes_on_to_the_same_bits(toy: Any, stop: int) -> None:
+    expected = run(toy, schedule=TRAININGS, max_gradients=5000, store=Notebook())
     first = Notebook(stop=stop)
     with pytest.raises(StoppedError):
-        run(toy, schedule=WALKS, max_gradients=5000, keeper=first)
-    rest = run(toy, schedule=WALKS, max_gradients=5000, keeper=Notebook(start=first.stands[-1]))
+        run(toy, schedule=TRAININGS, max_gradients=5000, store=first)
+    rest = run(toy, schedule=TRAININGS, max_gradients=5000, store=Notebook(start=first.states[-1]))
     assert same(rest, expected)
     assert rest.settings["sample_gradients"] == expected.settings["sample_gradients"]
 
 
-def test_blends_follow_the_seed(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixtures_follow_the_seed(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
 
     def noting(batches: Any, seed: int) -> Any:
         seeds.append(seed)
         return batches
 
-    monkeypatch.setattr("brainsurgeon.pruning.staged.descent.blend", noting)
+    monkeypatch.setattr("brainsurgeon.pruning.staged.descent.mixup", noting)
     found = []
     for seed in (0, 1):
-        run(toy, schedule=WALKS, max_gradients=2000, seed=seed)
+        run(toy, schedule=TRAININGS, max_gradients=2000, seed=seed)
         found.append(set(seeds))
         seeds.clear()
     assert found[0]
@@ -198,49 +201,146 @@ def test_blends_follow_the_seed(toy: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("most", [20, 100, 1000])
-def test_walks_keep_within_the_gradients_allowed(toy: Any, most: int) -> None:
-    result = run(toy, schedule=Stages(1, refits=0, walks=3), max_gradients=most)
+def test_trainings_keep_within_the_gradients_allowed(toy: Any, most: int) -> None:
+    result = run(toy, schedule=Stages(1, refits=0, trainings=3), max_gradients=most)
     assert result.settings["sample_gradients"] <= most
     assert [event.done for event in result.trace if event.stage == "stages"] == [1, 2, 3, 4]
 
 
-def test_a_walk_in_the_middle_leaves_the_later_stages_their_gradients(toy: Any) -> None:
+def test_a_training_in_the_middle_leaves_the_later_stages_their_gradients(toy: Any) -> None:
     notebook = Notebook()
-    run(toy, schedule=Stages(4, refits=2, walks=2), max_gradients=2000, keeper=notebook)
-    walk, last = notebook.stands[2], notebook.stands[-1]
-    assert 0 < walk.walked <= 0.6 * 2000
-    looked = [stand.gradients - stand.walked for stand in notebook.stands]
-    assert looked[2] == looked[1]
-    assert looked[3] > looked[2]
-    assert 0.3 * 2000 <= looked[-1] <= 0.4 * 2000
+    run(toy, schedule=Stages(4, refits=2, trainings=2), max_gradients=2000, store=notebook)
+    middle, last = notebook.states[2], notebook.states[-1]
+    assert 0 < middle.trained <= 0.6 * 2000
+    examined = [state.gradients - state.trained for state in notebook.states]
+    assert examined[2] == examined[1]
+    assert examined[3] > examined[2]
+    assert 0.3 * 2000 <= examined[-1] <= 0.4 * 2000
     assert last.gradients <= 2000
 
 
-def test_methods_that_move_no_weight_do_not_walk(toy: Any) -> None:
-    result = run(toy, schedule=WALKS, method="mp")
-    assert result.settings["schedule"]["walks"] == 0
+def test_methods_that_move_no_weight_do_not_train(toy: Any) -> None:
+    result = run(toy, schedule=TRAININGS, method="mp")
+    assert result.settings["method"]["schedule"]["trainings"] == 0
 
 
 def test_of_the_way_the_best_part_is_taken(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    walk = walker(toy, [], {4.0: 1.0}, monkeypatch)
-    stand = stand_of(walk, 6)
-    origin = float(stand.values[0])
-    monkeypatch.setattr(Walker, "_held_loss", lambda _, values: abs(float(values[0]) - origin - 0.5))
-    reached = walk(stand)
-    assert torch.allclose(reached.values, stand.values + 0.5)
+    train = descent(toy, [], {4.0: 1.0}, monkeypatch)
+    state = state_of(train, 6)
+    origin = float(state.values[0])
+    monkeypatch.setattr(Descent, "_held_loss", lambda _, values: abs(float(values[0]) - origin - 0.5))
+    reached = train(state)
+    assert torch.allclose(reached.values, state.values + 0.5)
     assert reached.loss == pytest.approx(0, abs=1e-6)
 
 
-def test_walks_along_the_distance_are_on_blended_samples_and_others_are_not(
+def test_trainings_along_the_distance_are_on_mixed_samples_and_others_are_not(
     toy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
     monkeypatch.setattr(
-        "brainsurgeon.pruning.staged.descent.blend", lambda batches, number: seen.append(number) or batches
+        "brainsurgeon.pruning.staged.descent.mixup", lambda batches, number: seen.append(number) or batches
     )
-    run(toy, schedule=WALKS, max_gradients=5000)  # few samples are held out, so the distance judges
+    run(toy, schedule=TRAININGS, max_gradients=5000)  # few samples are held out, so the distance judges
     assert set(seen) == {2, 5, 6}
     seen.clear()
-    monkeypatch.setattr("brainsurgeon.pruning.staged.run.ENOUGH", 10)
-    run(toy, schedule=WALKS, max_gradients=5000)
+    monkeypatch.setattr("brainsurgeon.pruning.staged.method.ENOUGH", 10)
+    run(toy, schedule=TRAININGS, max_gradients=5000)
     assert not seen
+
+
+def test_every_gradient_of_a_training_is_counted(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the steps are scaled by too: 240 samples are not held out."""
+    lengths: list[int] = []
+    train = descent(toy, lengths, {256.0: 0.5, 64.0: 0.25}, monkeypatch)
+    start = replace(state_of(train, 2), gradients=70, trained=30)
+    reached = train(start)
+    assert reached.gradients == 70 + min(SCOUTED, 240) + sum(lengths)
+    assert reached.trained == 30 + min(SCOUTED, 240) + sum(lengths)
+
+
+@pytest.mark.parametrize("number", [2, 5, 6])
+@pytest.mark.parametrize("owed", [0, 50_000, 90_000])
+def test_what_is_owed_to_later_stages_is_left(
+    toy: Any, number: int, owed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    whole = {round(LONGER**power, 3): 0.5 for power in range(-2, 5)}
+    train = replace(descent(toy, lengths, whole, monkeypatch), owed=lambda _: owed)
+    reached = train(state_of(train, number))
+    assert lengths
+    assert reached.gradients <= 100_000 - owed
+    if number == 6:  # the last one takes all that is left
+        assert reached.gradients >= 100_000 - owed - LONGER
+
+
+class Ticking:
+    """A clock that is a second on each time it is read."""
+
+    def __init__(self) -> None:
+        self.now = -1.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.parametrize(("deadline", "affordable"), [(0.5, 0), (1.0, 0), (3.0, 2 * 240), (11.0, 10 * 240)])
+def test_a_training_takes_no_more_than_fits_before_its_deadline(
+    toy: Any, deadline: float, affordable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """240 gradients take a second on this clock; from then on, so many more fit."""
+    lengths: list[int] = []
+    train = replace(descent(toy, lengths, {4.0: 0.5}, monkeypatch), deadline=deadline)
+    monkeypatch.setattr("brainsurgeon.pruning.staged.descent.time", Ticking())
+    train(state_of(train, 6))
+    assert 0.9 * affordable - LONGER <= sum(lengths) <= affordable
+
+
+def test_every_training_draws_samples_of_its_own(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another order: the same from the same seed, for the scales of the steps and for the steps themselves."""
+    drawn: list[tuple[int, Tensor]] = []
+
+    def noting(self: TrainingSamples, count: int, stage: int) -> Any:
+        for batch in draw(self, count, stage):
+            drawn.append((stage, batch[0]))
+            yield batch
+
+    draw = TrainingSamples.draw
+    monkeypatch.setattr(TrainingSamples, "draw", noting)
+    orders = []
+    for number in (2, 5, 6, 2):
+        train = descent(toy, [], {4.0: 0.5, 256.0: 0.5}, monkeypatch)
+        drawn.clear()
+        list(train._batches(240, number))
+        train._prepare(state_of(train, number), number == 2)
+        assert len({stage for stage, _ in drawn}) == 2
+        orders.append(torch.cat([x for _, x in drawn]))
+    assert torch.equal(orders[0], orders[3])
+    for one, other in combinations(orders[:3], 2):
+        assert not torch.equal(one[:240], other[:240])
+        assert not torch.equal(one[240:], other[240:])
+
+
+@pytest.mark.parametrize("enough", [10, 1000], ids=["by the loss", "by the distance"])
+def test_no_training_learns_from_what_is_held_out(toy: Any, enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its steps nor their scales: mixed samples keep their targets, and each target here is one of a kind."""
+    seen: list[Tensor] = []
+
+    def scaled(loss: Any, weights: Any, batches: Any, *rest: Any) -> Any:
+        batches = list(batches)
+        seen.extend(batch[1] for batch in batches)
+        return mean_squares(loss, weights, batches, *rest)
+
+    def stepped(loss: Any, weights: Any, values: Tensor, batch: Any) -> Tensor:
+        seen.append(batch[1])
+        return batch_gradient(loss, weights, values, batch)
+
+    monkeypatch.setattr("brainsurgeon.pruning.staged.descent.mean_squares", scaled)
+    monkeypatch.setattr("brainsurgeon.pruning.staged.descent.batch_gradient", stepped)
+    monkeypatch.setattr("brainsurgeon.pruning.staged.method.ENOUGH", enough)
+    data = (toy[1][0], torch.linspace(0, 1, 900).view(300, 3))
+    run((toy[0], data), loss="mse", schedule=TRAININGS, max_gradients=20_000)
+    held = TrainingSamples(data, 0, torch.device("cpu")).held_out()[0][1]
+    found = set(torch.cat(seen)[:, 0].tolist())
+    assert found == set(data[1][:, 0].tolist()) - set(held[:, 0].tolist())

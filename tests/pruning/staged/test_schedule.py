@@ -59,29 +59,31 @@ def test_a_group_that_loses_nothing_loses_nothing_on_the_way() -> None:
     assert [Stages(3).budget_at(k / 3, final).counts[0] for k in range(4)] == [0] * 4
 
 
-def test_refits_and_walks_come_on_top_of_the_stages() -> None:
-    assert Stages(4, refits=3, walks=2).total == 9
-    assert Stages(4, refits=3, walks=2).looks == 7
-    assert Stages(4, refits=0, walks=0).total == 4
+def test_refits_and_trainings_come_on_top_of_the_stages() -> None:
+    assert Stages(4, refits=3, trainings=2).total == 9
+    assert Stages(4, refits=3, trainings=2).examinations == 7
+    assert Stages(4, refits=0, trainings=0).total == 4
 
 
 @pytest.mark.parametrize(
-    ("schedule", "walks"),
+    ("schedule", "trainings"),
     [
-        (Stages(4, refits=3, walks=0), []),
-        (Stages(4, refits=3, walks=1), [8]),
-        (Stages(4, refits=3, walks=2), [3, 9]),
-        (Stages(5, refits=0, walks=3), [3, 7, 8]),
-        (Stages(1, refits=2, walks=2), [2, 5]),
+        (Stages(4, refits=3, trainings=0), []),
+        (Stages(4, refits=3, trainings=1), [8]),
+        (Stages(4, refits=3, trainings=2), [3, 9]),
+        (Stages(5, refits=0, trainings=3), [3, 7, 8]),
+        (Stages(1, refits=2, trainings=2), [2, 5]),
     ],
 )
-def test_of_several_walks_the_first_comes_in_the_middle_of_the_stages(schedule: Stages, walks: list[int]) -> None:
+def test_of_several_trainings_the_first_is_in_the_middle_of_the_stages(
+    schedule: Stages, trainings: list[int]
+) -> None:
     numbers = range(1, schedule.total + 1)
-    assert [number for number in numbers if schedule.is_walk(number)] == walks
+    assert [number for number in numbers if schedule.is_training(number)] == trainings
     for number in numbers:
-        assert schedule.walks_from(number) == sum(walk >= number for walk in walks)
-        assert schedule.looks_before(number) == number - 1 - sum(walk < number for walk in walks)
-        assert len(schedule.looks_from(number)) == schedule.looks - schedule.looks_before(number)
+        assert schedule.trainings_from(number) == sum(training >= number for training in trainings)
+        assert schedule.examinations_before(number) == number - 1 - sum(training < number for training in trainings)
+        assert len(schedule.examinations_from(number)) == schedule.examinations - schedule.examinations_before(number)
 
 
 @pytest.mark.parametrize(

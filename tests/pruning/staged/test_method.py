@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from cases import CASES, Case, every_case, every_device
+from staging import run, trained
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -14,11 +15,16 @@ from brainsurgeon.engine.budget import exact_count
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.paper.datasets.embedded import load_demo
-from brainsurgeon.pruning.staged import run as staged
+from brainsurgeon.pruning.staged import stage as stage_module
 from brainsurgeon.pruning.staged.schedule import Stages
 from brainsurgeon.samples.held_out import TrainingSamples
 
-SHORT = Stages(2, refits=1, walks=0)
+SHORT = Stages(2, refits=1, trainings=0)
+
+
+@pytest.fixture(scope="module")
+def toy() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+    return trained()
 
 
 def stages(case: Case, **settings: Any) -> PruningResult:
@@ -44,7 +50,7 @@ def test_models_of_every_kind_are_pruned_to_the_exact_count(case: Case, curvatur
         assert bool(torch.isfinite(parameter).all())
         if name not in result.masks:
             assert torch.equal(parameter, parameters[name])
-    assert result.settings["curvature"] == curvature
+    assert result.settings["method"]["curvature"] == curvature
     assert result.loss_after < float("inf")
 
 
@@ -80,9 +86,12 @@ def test_a_model_that_fails_on_the_way_is_left_as_it_was() -> None:
 def test_the_record_says_how_it_came_about() -> None:
     result = stages(CASES["linear"], max_samples=20, max_seconds=60.0, max_gradients=300)
     settings = result.settings
-    assert settings["schedule"] == {"stages": 2, "kind": "exponential", "refits": 1, "walks": 0}
-    assert settings["effort"] == {"max_gradients": 300, "max_seconds": 60.0}
-    assert (settings["training_samples"], settings["held_out_samples"], settings["max_samples"]) == (16, 4, 20)
+    method = settings["method"]
+    schedule = {"stages": 2, "kind": "exponential", "refits": 1, "trainings": 0}
+    assert method["schedule"] == {"type": "Stages", **schedule}
+    assert (method["max_gradients"], method["max_seconds"], method["max_samples"]) == (300, 60.0, 20)
+    assert (settings["training_samples"], settings["held_out_samples"]) == (16, 4)
+    assert settings["training_gradients"] == 0
     assert settings["sample_gradients"] == 7 * 16  # two slopes in three stages, a second curvature in one
     assert result.method == "auto"
     assert result.predicted_change is None
@@ -97,7 +106,7 @@ def test_auto_is_in_stages_by_itself_and_a_number_gives_as_many_refits() -> None
         [event.total for event in prune(case.model(), case.data(), 0.5, **given).trace if event.stage == "stages"]
         for given in ({"method": "auto", "loss": "mse"}, {"method": "mp", "schedule": 2, "loss": "mse"})
     ]
-    assert counts == [[32] * 32, [4] * 4]  # walks are for methods that move the kept weights
+    assert counts == [[32] * 32, [4] * 4]  # trainings are for methods that move the kept weights
 
 
 @pytest.mark.parametrize("method", ["mp", "wf", "mp+cbs-u", "rmp", "cbs", "relaxed+cbs-u"])
@@ -119,7 +128,7 @@ def test_a_loader_and_a_data_set_serve_as_well() -> None:
         assert result.settings["held_out_samples"] == 8
 
 
-def test_a_loss_that_reads_a_structured_output_goes_without_matching() -> None:
+def test_a_loss_that_reads_a_structured_output_goes_without_distillation() -> None:
     class Structured(nn.Linear):
         def forward(self, x: Tensor) -> dict[str, Tensor]:  # type: ignore[override]
             return {"logits": super().forward(x)}
@@ -150,7 +159,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"curvature": ""}, 'curvature must be "auto", "fisher" or "gram", got '),
     ({"max_gradients": 0}, "max_gradients must be at least 1, got 0"),
     ({"max_gradients": -5}, "max_gradients must be at least 1, got -5"),
-    ({"max_gradients": 2}, "max_gradients=2 is not one for each of the 3 looks"),
+    ({"max_gradients": 6}, "max_gradients=6 is not one for each of the 7 examinations"),
     ({"max_seconds": 0}, "max_seconds must be positive"),
     ({"max_seconds": -1.0}, "max_seconds must be positive"),
     ({"max_seconds": float("nan")}, "max_seconds must be positive"),
@@ -168,15 +177,20 @@ def test_wrong_settings_are_refused_before_any_gradient_is_taken(
     settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Any] = []
-    monkeypatch.setattr("brainsurgeon.pruning.staged.run.examine", lambda *args: taken.append(args))
+    monkeypatch.setattr("brainsurgeon.pruning.staged.stage.examine", lambda *args: taken.append(args))
     with pytest.raises(BrainsurgeonError, match=message):
         stages(CASES["linear"], **settings)
     assert not taken
 
 
+def test_one_gradient_for_each_examination_is_enough() -> None:
+    """Two slopes in three stages, and a second curvature in one."""
+    assert stages(CASES["linear"], max_gradients=7).settings["sample_gradients"] == 7
+
+
 @pytest.mark.parametrize(
     "setting",
-    [{"curvature": "gram"}, {"max_gradients": 100}, {"max_seconds": 5.0}, {"max_samples": 100}, {"recalibrate": True}],
+    [{"curvature": "gram"}, {"max_gradients": 100}, {"max_seconds": 5.0}, {"max_samples": 100}],
     ids=str,
 )
 def test_settings_of_stages_are_refused_where_there_are_none(setting: dict[str, Any]) -> None:
@@ -218,14 +232,40 @@ def test_what_is_held_out_is_never_learnt_from(monkeypatch: pytest.MonkeyPatch) 
     case = CASES["linear"]
     held = {tuple(row) for row in TrainingSamples(case.data(), 0, torch.device("cpu")).held_out()[0][0].tolist()}
     seen: set[tuple[float, ...]] = set()
-    original = staged.examine
+    original = stage_module.examine
 
     def watched(kind: str, loss: Any, weights: Any, batches: Any, *rest: Any) -> Any:
         seen.update(tuple(row) for batch in batches for row in batch[0].tolist())
         return original(kind, loss, weights, batches, *rest)
 
-    monkeypatch.setattr(staged, "examine", watched)
+    monkeypatch.setattr(stage_module, "examine", watched)
     stages(case)
     assert len(held) == 8
     assert len(seen) == 32
     assert not held & seen
+
+
+@pytest.mark.parametrize("most", [5, 50, 1000])
+def test_no_more_samples_are_used_than_allowed(toy: Any, most: int) -> None:
+    model, (x, y) = toy
+    seen: set[int] = set()
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        if not torch._C._functorch.is_batchedtensor(batch[2]):
+            seen.update(batch[2].reshape(-1).tolist())
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    result = run((model, (x, y, torch.arange(300))), max_samples=most, loss=loss, method="wf-s+cbs-u")
+    counts = result.settings["training_samples"], result.settings["held_out_samples"]
+    assert counts == (min(most, 300) - min(most, 300) // 5, min(most, 300) // 5)
+    assert len(seen) <= min(most, 300)
+
+
+@pytest.mark.parametrize("name", ["linear", "batch_norm_dropout"])
+def test_the_loss_that_is_told_is_that_of_the_model_on_what_was_held_out(name: str) -> None:
+    case = CASES[name]
+    result = run((case.model(), case.data()))
+    held = TrainingSamples(case.data(), 0, torch.device("cpu")).held_out()[0]
+    for model, told in ((case.model(), result.loss_before), (result.model, result.loss_after)):
+        found = nn.functional.cross_entropy(model.eval()(held[0]), held[1])
+        assert told == pytest.approx(found.item(), rel=1e-5)
