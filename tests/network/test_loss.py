@@ -115,7 +115,7 @@ def test_a_loss_that_changes_from_call_to_call_is_refused() -> None:
 
 
 def test_a_loss_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(BrainsurgeonError, match="loss of the model on the first batch is nan"):
+    with pytest.raises(BrainsurgeonError, match="loss is nan at sample 0"):
         check_loss(BatchLoss(nn.Linear(6, 3), "cross_entropy"), (torch.full((4, 6), torch.nan), pair()[1]))
 
 

@@ -7,31 +7,28 @@ The floor is one forward and backward pass a sample and one write of K·N number
 from __future__ import annotations
 
 import itertools
-import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
+from brainsurgeon.network.checks import bad_sample, check_samples
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.rows import PREFIX, Parameters, Rows, choose_rows
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.samples.batches import Batch, batch_size, cut, map_tensors, regroup
-
-log = logging.getLogger(__name__)
 
 CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}
 """Rows taken at once fill at most this much; on a CPU the chunk should stay near its caches."""
 MOST_ROWS = 256
-
-Parameters = dict[str, Tensor]
-Rows = Callable[[Parameters, Batch], Parameters]
-"""From weights and C groups of samples to the C gradients, by parameter name."""
+ALL_ZERO = (
+    "the gradients of all {} samples are exactly zero, so nothing can be told from them: the loss is detached from the "
+    "weights (a detach, .item() or numpy on the way, integers, a graph that is not kept), it compares the samples of a "
+    "batch with one another (then give gradient_batch=32), or the model is saturated"
+)
 
 
 @dataclass(frozen=True)
@@ -73,10 +70,12 @@ def collect_gradients(
     device = batch_loss.model.get_parameter(weights.names[0]).device
     columns = torch.empty(weights.size, num_gradients, dtype=dtype, device=device)
     notes: list[str] = []
-    filled = 0
+    filled, largest = 0, 0.0
     for rows in gradient_rows(batch_loss, weights, batches, num_gradients, gradient_batch, notify, notes):
-        count = _write(columns[:, filled:], rows, weights, filled)
-        filled += count
+        count, size = _write(columns[:, filled:], rows, weights)
+        filled, largest = filled + count, max(largest, size)
+    if largest == 0.0:
+        raise BrainsurgeonError(ALL_ZERO.format(filled * gradient_batch))
     return Gradients(columns[:, :filled], tuple(notes))
 
 
@@ -96,14 +95,11 @@ def mean_squares(
     filled = 0
     for rows in gradient_rows(batch_loss, weights, batches, num_gradients, gradient_batch, notify, notes):
         for layer in weights.layers:
-            values = rows[f"model.{layer.name}"].flatten(1)
+            values = rows[PREFIX + layer.name].flatten(1)
             values = values.to(torch.promote_types(values.dtype, torch.float32))  # squares of float16 vanish
             total[layer.columns] += values.sum(0)
             squares[layer.columns] += values.square().sum(0)
         filled += values.shape[0]
-    if not bool(torch.isfinite(squares).all()):
-        bad = next(la.name for la in weights.layers if not bool(torch.isfinite(squares[la.columns]).all()))
-        raise BrainsurgeonError(f"the gradient of {bad!r} is NaN or infinite: check the samples and the loss")
     return total / filled, squares / filled, filled, tuple(notes)
 
 
@@ -117,7 +113,7 @@ def gradient_rows(
     notes: list[str],
 ) -> Iterator[Parameters]:
     """Yield the rows in chunks, by parameter name."""
-    parameters = {f"model.{name}": batch_loss.model.get_parameter(name).detach() for name in weights.names}
+    parameters = {PREFIX + name: batch_loss.model.get_parameter(name).detach() for name in weights.names}
     device = next(iter(parameters.values())).device
     pieces = regroup(batches, _chunk_rows(weights.size, device) * gradient_batch)
     chunks = filter(None, (_split_groups(piece, gradient_batch) for piece in pieces))
@@ -131,76 +127,13 @@ def gradient_rows(
     filled = 0
     for groups in itertools.chain([first], chunks):
         groups = cut(groups, slice(num_gradients - filled))
-        yield _in_halves(rows, parameters, groups)
+        found = _in_halves(rows, parameters, groups)
+        _check_finite(batch_loss, found, groups, filled)
+        yield found
         filled += batch_size(groups)
         notify(Event("gradients", filled, num_gradients))
         if filled == num_gradients:
             break
-
-
-def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) -> tuple[Rows, tuple[str, ...]]:
-    """Choose batched gradients where `torch.func` can transform the model and agrees with autograd, else a loop."""
-
-    def loss(parameters: Parameters, group: Batch) -> Tensor:
-        return functional_call(batch_loss, parameters, (group,))
-
-    def one_by_one(parameters: Parameters, groups: Batch) -> Parameters:
-        rows = [_autograd(loss, parameters, cut(groups, k)) for k in range(batch_size(groups))]
-        return {name: torch.stack([row[name] for row in rows]) for name in parameters}
-
-    batched = vmap(grad(loss), in_dims=(None, 0))
-    probe = cut(groups, slice(2))
-    with _full_precision():
-        expected = one_by_one(parameters, probe)
-    try:
-        with _full_precision():
-            found = batched(parameters, probe)
-    except BrainsurgeonError:
-        raise
-    except Exception as problem:  # torch.func raises all kinds for what it cannot transform
-        reason = str(problem).strip().split("\n")[0][:200]
-    else:
-        if all(_agree(found[name], expected[name]) for name in parameters):
-            return batched, ()
-        reason = "batched gradients differ from single ones"
-    note = f"gradients are taken one by one, which is slower: torch.func cannot batch this model ({reason})"
-    log.warning(note)
-    return one_by_one, (note,)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Let no GPU kernel round float32 operands to TF32: in deep networks that alone changes gradients by a tenth."""
-    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [backend.allow_tf32 for backend in backends]
-    try:
-        for backend in backends:
-            backend.allow_tf32 = False
-        yield
-    finally:
-        for backend, allowed in zip(backends, before, strict=True):
-            backend.allow_tf32 = allowed
-
-
-def _agree(found: Tensor, expected: Tensor) -> bool:
-    """Compare by norm: kernels of reduced precision differ by per cents in deep networks, a wrong gradient by more."""
-    tolerance = max(0.1, 8 * torch.finfo(expected.dtype).eps)  # half precision rounds more
-    found, expected = found.double(), expected.double()
-    return bool((found - expected).norm() <= tolerance * expected.norm() + 1e-6)
-
-
-def _autograd(loss: Callable[[Parameters, Batch], Tensor], parameters: Parameters, group: Batch) -> Parameters:
-    leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
-    with torch.enable_grad():
-        value = loss(leaves, group)
-        # A sample may take a way through the model that meets no prunable weight at all.
-        if not value.requires_grad:
-            return {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
-        gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-    return {
-        name: torch.zeros_like(value) if gradient is None else gradient
-        for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
-    }
 
 
 def _in_halves(rows: Rows, parameters: Parameters, groups: Batch) -> Parameters:
@@ -234,14 +167,30 @@ def _chunk_rows(size: int, device: torch.device) -> int:
     return min(MOST_ROWS, 1 << max(fitting, 1).bit_length() - 1)
 
 
-def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights, first: int) -> int:
-    count = next(iter(gradients.values())).shape[0]
+def _check_finite(batch_loss: BatchLoss, rows: Parameters, groups: Batch, filled: int) -> None:
+    """Refuse rows that are not finite, with the sample that they are of; `filled` rows came before."""
+    for name, values in rows.items():
+        low, high = values.aminmax()  # one read, nothing allocated, and NaN is passed on
+        if not bool(torch.isfinite(high - low)) and not bool(torch.isfinite(values).all()):
+            bad = int((~torch.isfinite(values)).flatten(1).any(1).nonzero()[0])
+            group = cut(groups, bad)
+            start = (filled + bad) * batch_size(group)
+            check_samples(batch_loss, group, start, "those that gradients are taken of")
+            problem = f"the gradient of {name.removeprefix(PREFIX)!r} is NaN or infinite, the loss is not,"
+            raise bad_sample(problem, group, start, "those that gradients are taken of")
+
+
+def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights) -> tuple[int, float]:
+    """Store rows; return how many there are, and the largest entry."""
+    count, largest = next(iter(gradients.values())).shape[0], 0.0
     for layer in weights.layers:
-        values = gradients[f"model.{layer.name}"].reshape(count, layer.size)
-        if not bool(torch.isfinite(values.sum())):  # a sum: one read, nothing allocated
+        values = gradients[PREFIX + layer.name].reshape(count, layer.size)
+        low, high = (float(end) for end in values.aminmax())
+        largest = max(largest, -low, high)
+        if largest > torch.finfo(block.dtype).max:
             raise BrainsurgeonError(
-                f"the gradient of {layer.name!r} is NaN or infinite for one of rows {first} to {first + count - 1}: "
-                "check that sample and the loss"
+                f"gradients of {layer.name!r} reach {largest:.3g}, and {block.dtype} ends at "
+                f"{torch.finfo(block.dtype).max:.3g}: give dtype=torch.bfloat16 (as small), or float32"
             )
         block[layer.columns, :count] = values.T
-    return count
+    return count, largest

@@ -27,7 +27,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class BatchLoss(nn.Module):
-    """The mean loss of a batch as a module that holds the model, so that `functional_call` can swap its weights."""
+    """The mean loss of a batch, as a module that holds the model."""
 
     def __init__(self, model: nn.Module, loss: LossLike):
         super().__init__()
@@ -77,7 +77,13 @@ def _on_output(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[nn.Module,
                 f"{_describe(batch)}; for other batches give loss as a function of (model, batch)"
             )
         inputs, targets = batch
-        return loss(call(model, inputs), targets)
+        output = call(model, inputs)
+        if not isinstance(output, Tensor) and loss in LOSSES.values():
+            raise BrainsurgeonError(
+                f"the model's output is {_describe(output)}, and this loss takes one tensor: give the loss as a "
+                "function that picks it, such as lambda output, target: F.cross_entropy(output[0], target)"
+            )
+        return loss(output, targets)
 
     return of_model
 
@@ -130,22 +136,6 @@ def call(model: nn.Module, inputs: Any) -> Any:
     if isinstance(inputs, list | tuple):
         return model(*inputs)
     return model(inputs)
-
-
-def check_loss(batch_loss: BatchLoss, batch: Batch) -> None:
-    """Evaluate the loss twice: it must be finite and the same, or no curvature can be had from it."""
-    with torch.no_grad():
-        first, second = batch_loss(batch), batch_loss(batch)
-    if not bool(torch.isfinite(first)):
-        raise BrainsurgeonError(
-            f"the loss of the model on the first batch is {float(first)}: check the data (normalisation, labels in "
-            "range) and that the checkpoint was loaded"
-        )
-    if not torch.allclose(first, second, rtol=1e-5, atol=1e-7):
-        raise BrainsurgeonError(
-            f"the loss is not deterministic: the same batch gave {float(first):.6g}, then {float(second):.6g}. "
-            "The model is in eval mode, so look for functional dropout or random layers in its forward pass"
-        )
 
 
 def _describe(batch: Batch) -> str:

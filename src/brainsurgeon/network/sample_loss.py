@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import Clock
+from brainsurgeon.network.autograd import loss_gradients
+from brainsurgeon.network.checks import check_samples
 from brainsurgeon.network.layout import choose_layout
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import PrunableWeights
@@ -42,15 +43,9 @@ REMEMBERED = 8
 
 def batch_gradient(batch_loss: BatchLoss, weights: PrunableWeights, values: Tensor, batch: Batch) -> Tensor:
     """Return the gradient of the mean loss of a batch at these weights, an N-vector in float64."""
-    leaf = values.detach().clone().requires_grad_()
-    with torch.enable_grad():
-        views = weights.unflatten(leaf)
-        dtypes = {name: batch_loss.model.get_parameter(name).dtype for name in views}
-        parameters = {f"model.{name}": view.to(dtypes[name]) for name, view in views.items()}
-        loss = functional_call(batch_loss, parameters, (batch,))
-    if not loss.requires_grad:  # the batch takes a way through the model that meets no prunable weight
-        return torch.zeros_like(values, dtype=torch.float64)
-    return torch.autograd.grad(loss, leaf)[0].double()
+    with weights.lent_to(batch_loss.model, values):
+        found = loss_gradients(batch_loss, weights.names, batch)
+    return torch.cat([found[name].reshape(-1).double() for name in weights.names])
 
 
 class SampleLoss:
@@ -74,7 +69,7 @@ class SampleLoss:
         self.layout = choose_layout(batch_loss, given[0])
         self._batches = list(map(self.layout, given))
         self._share = torch.tensor([batch_size(batch) for batch in self._batches], dtype=torch.float64)
-        self._dtypes = {name: batch_loss.model.get_parameter(name).dtype for name in weights.names}
+        self._sound: set[int] = set()  # batches that were looked at, sample by sample, after a candidate diverged
         self._flops: float | None = None
         self._recent: deque[tuple[Tensor, list[float]]] = deque(maxlen=REMEMBERED)
         self.evaluations = 0  # samples put through the network so far
@@ -112,12 +107,24 @@ class SampleLoss:
 
     def batch_means(self, values: Tensor, start: int, stop: int) -> list[float]:
         """Return the mean losses of some batches at these weights."""
-        views = self._weights.unflatten(values)
-        parameters = {f"model.{name}": view.to(self._dtypes[name]) for name, view in views.items()}
-        with torch.no_grad():
-            means = [functional_call(self._loss, parameters, (batch,)).double() for batch in self._batches[start:stop]]
+        with torch.no_grad(), self._weights.lent_to(self._loss.model, values):
+            means = [self._loss(batch).double() for batch in self._batches[start:stop]]
         self.evaluations += int(self._share[start:stop].sum())
-        return torch.stack(means).tolist() if means else []
+        found: list[float] = torch.stack(means).tolist() if means else []
+        for number, value in enumerate(found, start):
+            if not math.isfinite(value):
+                self._check_batch(number)
+        return found
+
+    def _check_batch(self, number: int) -> None:
+        """Refuse a batch whose loss is not finite even at the weights that the sample was taken at: a bad sample."""
+        if number in self._sound:
+            return
+        batch, first = self._batches[number], int(self._share[:number].sum())
+        with torch.no_grad(), self._weights.lent_to(self._loss.model, self._values):
+            if not bool(torch.isfinite(self._loss(batch))):
+                check_samples(self._loss, batch, first, "those that the loss is taken on")
+        self._sound.add(number)
 
     def remember(self, values: Tensor, means: list[float]) -> list[float]:
         """Return all that is known of the batch means at these weights: no batch is evaluated twice."""

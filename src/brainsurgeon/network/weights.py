@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.names import listed, name_matches, plain_name, unwrapped
+from brainsurgeon.network.prunable import check_memory, check_model, check_parameter
 
 Rule = str | type[nn.Module] | Sequence[str | type[nn.Module]] | None
 
@@ -70,9 +72,22 @@ class PrunableWeights:
 
     def assign(self, model: nn.Module, vector: Tensor) -> None:
         """Write the vector into the model's parameters."""
-        with torch.no_grad():
-            for name, values in self.unflatten(vector).items():
-                model.get_parameter(name).copy_(values)
+        for name, values in self.unflatten(vector).items():
+            parameter = model.get_parameter(name)
+            with torch.inference_mode() if parameter.is_inference() else torch.no_grad():
+                parameter.copy_(values)
+
+    @contextmanager
+    def lent_to(self, model: nn.Module, vector: Tensor) -> Iterator[None]:
+        """Let a model have these weights for a while: whatever reads its parameters, by any name, sees them."""
+        before = [model.get_parameter(name).detach().clone() for name in self.names]
+        try:
+            self.assign(model, vector)
+            yield
+        finally:
+            with torch.no_grad():
+                for name, values in zip(self.names, before, strict=True):
+                    model.get_parameter(name).copy_(values)
 
 
 def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -> PrunableWeights:
@@ -84,8 +99,8 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
     `exclude` take parameter or module names, glob patterns over them, and module types. A tensor that
     several modules share counts once, under its first name, and excluding any of its names excludes it.
     """
-    if not isinstance(model, nn.Module):
-        raise BrainsurgeonError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    model = unwrapped(model)
+    check_model(model)
     chosen: dict[int, tuple[str, nn.Parameter]] = {}
     left_alone: set[int] = set()
     owners = _owners(model)
@@ -101,17 +116,17 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
         if dropped:
             left_alone.add(id(parameter))
         elif wanted:
-            _check(name, parameter, modules[-1], explicit=name in includes)
-            if parameter.requires_grad:
+            check_parameter(name, parameter, modules[-1], explicit=name in includes)
+            if parameter.requires_grad and parameter.numel():
                 chosen.setdefault(id(parameter), (name, parameter))
     for rule in [*includes, *excludes]:
         if rule not in used:
-            raise BrainsurgeonError(f"{_show(rule)} matches no parameter; the model has: {_known(owners)}")
+            raise BrainsurgeonError(f"{_show(rule)} matches no parameter; the model has: {listed(owners)}")
     found = [entry for key, entry in chosen.items() if key not in left_alone]
     if not found:
         raise BrainsurgeonError(
             f"nothing to prune: no trainable weight is left by include={include!r}, exclude={exclude!r}; "
-            f"the model has: {_known(owners)}"
+            f"the model has: {listed(owners)}"
         )
     return _lay_out(found)
 
@@ -120,6 +135,7 @@ def _lay_out(chosen: list[tuple[str, nn.Parameter]]) -> PrunableWeights:
     devices = {parameter.device for _, parameter in chosen}
     if len(devices) > 1:
         raise BrainsurgeonError(f"the model must be on one device, its weights are on {sorted(map(str, devices))}")
+    check_memory(chosen)
     layers, offset = [], 0
     for name, parameter in chosen:
         layers.append(Layer(name, tuple(parameter.shape), offset, parameter.numel()))
@@ -133,8 +149,8 @@ def _owners(model: nn.Module) -> dict[str, tuple[nn.Parameter, list[nn.Module]]]
     for name, parameter in model.named_parameters(remove_duplicate=False):
         modules = [model]
         for part in name.split(".")[:-1]:
-            modules.append(getattr(modules[-1], part))
-        owners[name] = (parameter, modules)
+            modules.append(modules[-1]._modules[part])  # type: ignore[arg-type]  # never None on a parameter's way
+        owners[plain_name(name)] = (parameter, modules)
     return owners
 
 
@@ -150,7 +166,7 @@ def _rules(rule: Rule) -> list[str | type[nn.Module]]:
 def _matches(rule: str | type[nn.Module], name: str, modules: list[nn.Module]) -> bool:
     if isinstance(rule, type):
         return any(isinstance(module, rule) for module in modules)
-    return fnmatchcase(name, rule) or name.startswith(f"{rule}.") or fnmatchcase(name.rpartition(".")[0], rule)
+    return name_matches(rule, name)
 
 
 def _asks_for(rule: str | type[nn.Module], name: str) -> bool:
@@ -171,29 +187,5 @@ def _by_default(name: str, parameter: nn.Parameter, modules: list[nn.Module]) ->
     )
 
 
-def _check(name: str, parameter: nn.Parameter, owner: nn.Module, explicit: bool) -> None:
-    if explicit and not parameter.requires_grad:
-        raise BrainsurgeonError(
-            f"parameter {name!r} is frozen (requires_grad is False): unfreeze it, or leave it out of include"
-        )
-    if isinstance(owner, parametrize.ParametrizationList):
-        raise BrainsurgeonError(
-            f"{name!r} is parametrised, so zeros in it are not zeros of the weight: remove the parametrisation "
-            "first (torch.nn.utils.parametrize.remove_parametrizations), or exclude it"
-        )
-    if name.endswith("_orig") and hasattr(owner, name.rpartition(".")[2].replace("_orig", "_mask")):
-        raise BrainsurgeonError(
-            f"{name!r} already carries a mask of torch.nn.utils.prune: make it permanent first "
-            "(torch.nn.utils.prune.remove), or exclude it"
-        )
-    if not parameter.is_floating_point():
-        raise BrainsurgeonError(f"parameter {name!r} is of type {parameter.dtype}; only real weights can be pruned")
-
-
 def _show(rule: str | type[nn.Module]) -> str:
     return f"module type {rule.__name__}" if isinstance(rule, type) else f"pattern {rule!r}"
-
-
-def _known(owners: dict[str, tuple[nn.Parameter, list[nn.Module]]]) -> str:
-    names = list(owners)
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

@@ -57,9 +57,24 @@ def batch_size(batch: Batch) -> int:
 
 
 def concatenate(batches: list[Batch]) -> Batch:
-    """Join batches of the same structure and shapes."""
-    parts = [iter(tensors_of(batch)) for batch in batches]
-    return map_tensors(lambda _: torch.cat([next(part) for part in parts]), batches[0])
+    """Join batches of the same structure and shapes; those of dicts by key, in whatever order a batch has them."""
+    head = batches[0]
+    if isinstance(head, Tensor):
+        return torch.cat(batches)
+    if isinstance(head, Mapping):
+        return {key: concatenate([batch[key] for batch in batches]) for key in head}
+    parts = [concatenate([batch[k] for batch in batches]) for k in range(len(head))]
+    return type(head)(*parts) if hasattr(head, "_fields") else type(head)(parts)
+
+
+def moved(batch: Batch, device: torch.device) -> Batch:
+    """Return a batch on a device, as tensors that autograd takes: one made under `inference_mode` is copied."""
+
+    def move(tensor: Tensor) -> Tensor:
+        tensor = tensor.to(device, non_blocking=True)
+        return tensor.clone() if tensor.is_inference() else tensor
+
+    return map_tensors(move, batch)
 
 
 def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
@@ -120,7 +135,7 @@ class SampleStream:
             self._rest = None
             if batch is None:
                 return
-            batch = map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True), batch)
+            batch = moved(batch, self._device)
             size = batch_size(batch)
             if not size:
                 continue
@@ -145,7 +160,7 @@ def regroup(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
     """Join and cut batches so that each holds `size` samples (fewer at the end, or where shapes change)."""
     pending: Batch | None = None
     for batch in batches:
-        if pending is not None and _shapes(pending) == _shapes(batch):
+        if pending is not None and _form(pending) == _form(batch):
             batch = concatenate([pending, batch])
         elif pending is not None:
             yield pending
@@ -161,8 +176,13 @@ def regroup(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
         yield pending
 
 
-def _shapes(batch: Batch) -> list[torch.Size]:
-    return [tensor.shape[1:] for tensor in tensors_of(batch)]
+def _form(batch: Batch) -> Any:
+    """Return what two batches must have in common to be joined: keys, shapes and types."""
+    if isinstance(batch, Tensor):
+        return batch.shape[1:], batch.dtype
+    if isinstance(batch, Mapping):
+        return {key: _form(value) for key, value in batch.items()}
+    return [_form(value) for value in batch]
 
 
 class Replay:

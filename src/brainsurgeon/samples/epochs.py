@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.samples.batches import Batch, as_batches, batch_size, cut, is_one_batch, map_tensors
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, cut, is_one_batch, moved
 
 
 def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
@@ -23,7 +23,7 @@ def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.d
     else:
         batches = as_batches(data, generator)
     for batch in batches:
-        yield map_tensors(lambda tensor: tensor.to(device, non_blocking=True), batch)
+        yield moved(batch, device)
 
 
 def split(data: Any, share: float, generator: torch.Generator) -> tuple[Any, Any]:

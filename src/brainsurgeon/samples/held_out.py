@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.samples.batches import READ, Batch, as_batches, batch_size, cut, is_one_batch, map_tensors
+from brainsurgeon.samples.batches import READ, Batch, as_batches, batch_size, cut, is_one_batch, map_tensors, moved
 
 HELD_OUT_SHARE = 0.2
 FEWEST = 5
@@ -80,7 +80,7 @@ class TrainingSamples:
             count, epoch = count - self.size, epoch + 1
 
     def _move(self, batch: Batch) -> Batch:
-        return map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True), batch)
+        return moved(batch, self._device)
 
 
 def data_part(data: Batch, chosen: torch.Tensor) -> Batch:

@@ -1,0 +1,147 @@
+"""What is checked of the loss: that it is finite on every sample that is used, the same each time, and of one sample.
+
+One bad sample makes every candidate's loss infinite, and nothing is compared any more; so the sample is looked for and
+named.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.samples.batches import Batch, batch_size, concatenate, cut, tensors_of
+from brainsurgeon.samples.where import where
+
+PAIRS = 4
+"""Pairs of samples on which a loss is asked whether it couples them."""
+COUPLED = 0.02
+"""A loss of two samples that is so far outside of what it is for each of them couples them; rounding does less."""
+REMEDY = (
+    "take gradients of groups (gradient_batch=32), or give a loss(model, batch) in which each sample of the batch holds "
+    "a whole group"
+)
+
+
+class BadSampleError(BrainsurgeonError):
+    """A sample whose loss or gradient is NaN or infinite."""
+
+    def __init__(self, message: str, sample: Batch, number: int):
+        super().__init__(message)
+        self.sample, self.number = sample, number
+
+    def located(self, data: Any) -> BrainsurgeonError:
+        """Return the error with the place of the sample in the user's data, where it is found there."""
+        place = where(data, self.sample)
+        return BrainsurgeonError(f"{self}; it is {place}" if place else str(self))
+
+
+def check_loss(batch_loss: BatchLoss, batch: Batch) -> None:
+    """Evaluate the loss twice: it must be finite and the same, or no curvature can be had from it."""
+    with torch.no_grad():
+        try:
+            first, second = batch_loss(batch), batch_loss(batch)
+        except BrainsurgeonError:
+            raise
+        except Exception as error:  # a user's model and loss may raise anything
+            raise BrainsurgeonError(_failure(error, batch_loss, batch)) from error
+    if not bool(torch.isfinite(first)):
+        check_samples(batch_loss, batch)
+        raise BrainsurgeonError(
+            f"the loss of the model on the first batch is {float(first)}: check the data (normalisation, labels in "
+            "range) and that the checkpoint was loaded"
+        )
+    if not torch.allclose(first, second, rtol=1e-5, atol=1e-7):
+        raise BrainsurgeonError(
+            f"the loss is not deterministic: the same batch gave {float(first):.6g}, then {float(second):.6g}. "
+            "The model is in eval mode, so look for functional dropout or random layers in its forward pass"
+        )
+
+
+def check_samples(batch_loss: BatchLoss, batch: Batch, start: int = 0, what: str = "the samples") -> None:
+    """Refuse a batch that holds a sample whose loss is not finite; `start` is the number of its first sample."""
+    with torch.no_grad():
+        for k in range(batch_size(batch)):
+            sample = cut(batch, slice(k, k + 1))
+            try:
+                value = float(batch_loss(sample))
+            except Exception:  # a model may take no single sample: then none can be named
+                return
+            if not math.isfinite(value):
+                raise bad_sample(f"the loss is {value}", sample, start + k, what)
+
+
+def bad_sample(problem: str, sample: Batch, number: int, what: str = "the samples") -> BadSampleError:
+    """Return the error that names a sample, with what is odd about it."""
+    return BadSampleError(
+        f"{problem} at sample {number} of {what} (counted from 0, as they were read): {_oddity(sample)}", sample, number
+    )
+
+
+def _oddity(sample: Batch) -> str:
+    for tensor in tensors_of(sample):
+        bad = int((~torch.isfinite(tensor)).sum()) if tensor.is_floating_point() else 0
+        if bad:
+            return f"{bad} of its {tensor.numel()} numbers are NaN or infinite. Mend it, or leave it out"
+    return (
+        "its own numbers are finite, so look at its label (in range?), its scale, and for a logarithm, root or division "
+        "at 0 in the model or the loss; mend it, or leave it out"
+    )
+
+
+def coupling(batch_loss: BatchLoss, batch: Batch) -> str:
+    """Say how a loss couples the samples of a batch (contrastive, by batch statistics); empty where it does not.
+
+    A mean, weighted or not, of two samples' losses lies between them. One that lies outside, or is another for a
+    sample beside itself, depends on which samples come together.
+    """
+    with torch.no_grad():
+        for k in range(0, min(2 * PAIRS, batch_size(batch) - 1), 2):
+            single, other = cut(batch, slice(k, k + 1)), cut(batch, slice(k + 1, k + 2))
+            try:
+                alone = [batch_loss(single), batch_loss(other)]
+            except BrainsurgeonError:
+                raise
+            except Exception as error:  # batch normalisation, above all, refuses a single sample
+                return f"it cannot be had of a single sample ({type(error).__name__}: {_first_line(error)})"
+            pair, twins = (batch_loss(concatenate([single, one])) for one in (other, single))
+            if found := _coupled([float(v) for v in alone], float(pair), float(twins)):
+                return found
+    return ""
+
+
+def _coupled(alone: list[float], pair: float, twins: float) -> str:
+    room = COUPLED * max(abs(value) for value in (*alone, pair, twins))
+    if not all(map(math.isfinite, (*alone, pair, twins))) or room == 0:
+        return ""
+    if min(alone) - room <= pair <= max(alone) + room and abs(twins - alone[0]) <= room:
+        return ""
+    if abs(pair - sum(alone)) <= room and abs(twins - 2 * alone[0]) <= room:
+        return f"it is the sum over samples ({pair:.4g} for two of {alone[0]:.4g} and {alone[1]:.4g}), not their mean"
+    return f"two samples of {alone[0]:.4g} and {alone[1]:.4g} have {pair:.4g} together"
+
+
+def _failure(error: Exception, batch_loss: BatchLoss, batch: Batch) -> str:
+    """Tell a failure on the first batch in the user's terms: what the model got, and what its weights are."""
+    got = ", ".join(_described(tensor) for tensor in tensors_of(batch)[:4])
+    types = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in batch_loss.model.parameters()})
+    text = (
+        f"the model and its loss failed on the first batch ({type(error).__name__}: {_first_line(error)}). The batch "
+        f"holds {got}; the model's parameters are {', '.join(types)}"
+    )
+    floating = {str(t.dtype).removeprefix("torch.") for t in tensors_of(batch) if t.is_floating_point()}
+    if len(types) == 1 and floating - set(types):
+        text += f": convert the data (tensor.to(torch.{types[0]})), or the model (model.to(torch.{min(floating)}))"
+    return text
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {'×'.join(map(str, tensor.shape)) or 'of no dimension'}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or "no message"

@@ -1,0 +1,49 @@
+"""The modes of PyTorch that we work in, whichever ones the caller is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def own_mode() -> Iterator[None]:
+    """Work with gradients, even where the caller is under `inference_mode` or `no_grad`, where they would be zero."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
+@contextmanager
+def dense_gradients(model: nn.Module) -> Iterator[None]:
+    """Let embeddings have dense gradients for a while: sparse ones can be neither batched nor kept at zero."""
+    sparse = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse]
+    try:
+        for module in sparse:
+            module.sparse = False
+        yield
+    finally:
+        for module in sparse:
+            module.sparse = True
+
+
+@contextmanager
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """Give every module its own training or evaluation mode back at the end."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def for_examination(model: nn.Module, device: torch.device) -> nn.Module:
+    """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients."""
+    model = model.to(device).eval().requires_grad_(False)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            module.sparse = False
+    return model
