@@ -1,21 +1,24 @@
 """Make what `brainsurgeon demo` ships: a trained MLPNet and a sample of MNIST.
 
-Usage: python experiments/make_demo_assets.py [FOLDER]
+    python -m experiments.make_demo_assets [FOLDER]
 
 Needs MNIST in the cache (`brainsurgeon data fetch mnist`).
 """
 
-import sys
+import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from brainsurgeon.paper.datasets import ImageData, load
 from brainsurgeon.paper.train import DEFAULTS, save_trained, train
+from experiments.records import ROOT
 
-ASSETS = Path(__file__).parents[1] / "src" / "brainsurgeon" / "assets"
+ASSETS = ROOT / "src" / "brainsurgeon" / "paper" / "assets"
 TRAIN_IMAGES, TEST_IMAGES = 5_000, 2_000
 SETTINGS = replace(DEFAULTS["mlpnet"], epochs=2)
 
@@ -27,11 +30,14 @@ def draw(data: ImageData, part: str, number: int, generator: torch.Generator) ->
     return {name: array.to(torch.uint8).numpy() for name, array in arrays.items()}
 
 
-def main(folder: Path) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the sample, the network and its record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=ASSETS)
+    folder = parser.parse_args(arguments).folder
     data = load("mnist")
     generator = torch.Generator().manual_seed(0)
-    sample = draw(data, "train", TRAIN_IMAGES, generator) | draw(data, "test", TEST_IMAGES, generator)
+    sample: dict[str, Any] = draw(data, "train", TRAIN_IMAGES, generator) | draw(data, "test", TEST_IMAGES, generator)
     np.savez_compressed(folder / "mnist_sample.npz", **sample)
     model, record = train("mlpnet", data, SETTINGS)
     save_trained(model, record, folder / "mlpnet_mnist.safetensors")
@@ -39,4 +45,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ASSETS)
+    main()

@@ -1,7 +1,7 @@
 """Compute recorded runs with several processes on one machine, each into a folder of its own, and fold them in later.
 
-    python experiments/run_all.py compute --output OUT --checkpoints FOLDER --data FOLDER --device cuda --jobs 6
-    python experiments/run_all.py fold --output OUT       # into experiments/results; a cell that is there is replaced
+    python -m experiments.run_all compute --output OUT --checkpoints FOLDER --data FOLDER --device cuda --jobs 6
+    python -m experiments.run_all fold --output OUT       # into experiments/results; a cell that is there is replaced
 
 `--only beyond finetune tables gpu` names the kinds of runs wanted. Runs that do not finish within the limit are
 stopped; what they had finished is kept. ImageNet's two packed files are looked for in the data folder.
@@ -13,74 +13,58 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results"
+from experiments.cells import stamp
+from experiments.records import CHECKPOINTS, RESULTS, ROOT
+
 KEY = ("network", "method", "sparsity", "seed", "samples", "max_gradients")
+BEYOND = (
+    ("resnet20", None, 422_400, (0.8, 0.9, 0.7, 0.5)),
+    ("mobilenet-0.75", 1000, 240_000, (0.7, 0.8, 0.6, 0.5)),
+    ("resnet20", 1000, 120_000, (0.9, 0.8, 0.7)),
+    ("mlpnet", None, 960_000, (0.98, 0.95, 0.9, 0.8, 0.7, 0.5)),
+)
+"""Network, training samples, sample gradients and sparsities of the runs in stages, those that take longest first."""
+UPDATED = ("cbs-s", "cbs", "mp+cbs-u", "wf-s+cbs-u", "algorithm1", "algorithm1+cbs-u")
+TABLES = (
+    ("mobilenet-0.75", 3, UPDATED),
+    ("resnet20", 5, UPDATED),
+    ("cifarnet", 5, (*UPDATED, "rmp", "cbs@1")),
+    ("mlpnet", 5, (*UPDATED, "rmp", "cbs@1")),
+)
+"""Network, seeds and methods of the cells that depend on the searches and updates."""
+PLACES = {
+    "beyond": ("--data", "--results"),
+    "finetune": ("--root", "--output"),
+    "tables": ("--data", "--output"),
+    "gpu": ("--data", "--output"),
+}
+"""The options that say where the data is and where results go."""
 
 
-def jobs(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return (kind, command) of every run, those that take longest first."""
-    out, common = options.output, f"--checkpoints {options.checkpoints} --device {options.device}"
-    beyond = f"{sys.executable} {HERE / 'beyond.py'}"
-    found = [
-        ("beyond", f"{beyond} resnet20 --sparsities {r} --seeds {s} --max-gradients 422400 {common}")
-        for r in (0.8, 0.9, 0.7, 0.5)
-        for s in (0, 1, 2)
-    ]
-    found += [
-        (
-            "beyond",
-            f"{beyond} mobilenet-0.75 --samples 1000 --max-gradients 240000 --sparsities {r} --seeds {s} {common}",
-        )
-        for r in (0.7, 0.8, 0.6, 0.5)
-        for s in (0, 1, 2)
-    ]
-    found += [
-        ("beyond", f"{beyond} resnet20 --samples 1000 --sparsities {r} --seeds {s} {common}")
-        for r in (0.9, 0.8, 0.7)
-        for s in (0, 1, 2)
-    ]
-    found += [
-        ("beyond", f"{beyond} mlpnet --sparsities {r} --seeds {s} --max-gradients 960000 {common}")
-        for r in (0.98, 0.95, 0.9, 0.8, 0.7, 0.5)
-        for s in (0, 1, 2)
-    ]
-    tune = f"{sys.executable} {HERE / 'finetune.py'} resnet20 {common}"
-    found += [("finetune", f"{tune} --methods {method}") for method in ("auto", "cbs", "mp")]
-    code = (
-        "from pathlib import Path; from brainsurgeon.paper.reproduce.cells import compute; "
-        "from brainsurgeon.paper.reproduce.protocol import PROTOCOLS; "
-        "compute(PROTOCOLS['{network}'], Path('{out}'), [Path('{checkpoints}')], seeds=[{seed}], methods={methods}, "
-        "root=Path('{data}'), device='{device}')"
-    )
-    for network, seeds, methods in _tables():
-        for seed in seeds:
-            filled = code.format(
-                network=network,
-                out="OUTPUT",
-                checkpoints=options.checkpoints,
-                seed=seed,
-                methods=methods,
-                data=options.data,
-                device=options.device,
-            )
-            found.append(("tables", f'{sys.executable} -c "{filled}"'))
-    benchmark = HERE.parent / "benchmarks" / "gpu.py"
-    found.append(("gpu", f"{sys.executable} {benchmark} --checkpoints {options.checkpoints} --output {out}/gpu.json"))
-    return [job for job in found if job[0] in options.only]
-
-
-def _tables() -> list[tuple[str, range, tuple[str, ...]]]:
-    """Return the cells of the tables that depend on the searches and updates."""
-    updated = ("cbs-s", "cbs", "mp+cbs-u", "wf-s+cbs-u", "algorithm1", "algorithm1+cbs-u")
+def jobs(options: argparse.Namespace) -> list[tuple[str, list[str]]]:
+    """Return the kind and the command of every run."""
+    found: list[tuple[str, list[str]]] = []
+    for network, samples, gradients, sparsities in BEYOND:
+        own = ["beyond", network, "--max-gradients", str(gradients)] + (["--samples", str(samples)] if samples else [])
+        found += [
+            ("beyond", [*own, "--sparsities", str(sparsity), "--seeds", str(seed)])
+            for sparsity in sparsities
+            for seed in range(3)
+        ]
+    found += [("finetune", ["finetune", "resnet20", "--methods", method]) for method in ("auto", "cbs", "mp")]
+    for network, seeds, methods in TABLES:
+        found += [("tables", ["cells", network, "--seeds", str(s), "--methods", *methods]) for s in range(seeds)]
+    found.append(("gpu", ["gpu"]))
+    common = ["--checkpoints", str(options.checkpoints.resolve())]
+    device = ["--device", options.device]
     return [
-        ("mobilenet-0.75", range(3), updated),
-        ("resnet20", range(5), updated),
-        ("cifarnet", range(5), (*updated, "rmp", "cbs@1")),
-        ("mlpnet", range(5), (*updated, "rmp", "cbs@1")),
+        (kind, [sys.executable, "-m", f"experiments.{name}", *rest, *common, *([] if kind == "gpu" else device)])
+        for kind, (name, *rest) in found
+        if kind in options.only
     ]
 
 
@@ -88,19 +72,16 @@ def compute(options: argparse.Namespace) -> None:
     """Run the jobs, a few at a time, until the limit."""
     started = time.monotonic()
     options.output.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "BRAINSURGEON_IMAGENET": str(options.data)}
+    data = options.data.resolve()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "BRAINSURGEON_IMAGENET": str(data)}
     log = (options.output / "log.txt").open("a")
 
-    def run(job: tuple[int, tuple[str, str]]) -> None:
+    def run(job: tuple[int, tuple[str, list[str]]]) -> None:
         number, (kind, command) = job
-        folder = options.output / f"{number:03d}"
-        places = {
-            "beyond": f" --data {options.data} --results {folder}",
-            "finetune": f" --root {options.data} --output {folder}",
-            "gpu": f" --data {options.data}",
-            "tables": "",
-        }
-        command = command.replace("OUTPUT", str(folder)) + places[kind]
+        folder = (options.output / f"{number:03d}").resolve()
+        source, target = PLACES[kind]
+        output = folder / "gpu.json" if kind == "gpu" else folder
+        command = [*command, source, str(data), target, str(output)]
         left = options.limit - (time.monotonic() - started)
         if left < options.least:
             return
@@ -108,12 +89,14 @@ def compute(options: argparse.Namespace) -> None:
         begun = time.monotonic()
         try:
             done = subprocess.run(
-                command, shell=True, capture_output=True, text=True, timeout=left, env=environment, check=False
+                command, capture_output=True, text=True, timeout=left, env=environment, cwd=ROOT, check=False
             )
             words = done.stdout[-300:].strip() + (f" FAILED {done.stderr[-600:]}" if done.returncode else "")
         except subprocess.TimeoutExpired:
             words = "stopped at the limit"
-        log.write(f"[{time.monotonic() - begun:.0f} s] {command}\n{words}\n")
+        for path in folder.glob("*.jsonl"):  # what a stopped run left behind carries its commit too
+            stamp(path, 0)
+        log.write(f"[{time.monotonic() - begun:.0f} s] {' '.join(command)}\n{words}\n")
         log.flush()
 
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -136,19 +119,19 @@ def _key(line: str) -> tuple[object, ...]:
     return tuple(run.get(name) for name in KEY)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Compute or fold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("compute", "fold"))
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--checkpoints", type=Path, default=HERE / "checkpoints")
+    parser.add_argument("--checkpoints", type=Path, default=CHECKPOINTS)
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=86_400.0, help="seconds in all")
     parser.add_argument("--least", type=float, default=15.0, help="seconds that must be left to begin a run")
-    parser.add_argument("--only", nargs="+", default=["beyond", "finetune", "tables", "gpu"])
-    options = parser.parse_args()
+    parser.add_argument("--only", nargs="+", choices=PLACES, default=list(PLACES))
+    options = parser.parse_args(arguments)
     (compute if options.what == "compute" else fold)(options)
 
 

@@ -1,14 +1,15 @@
 """Train CIFARNet from scratch and keep its weights, on a GPU where there is one.
 
-Usage: python experiments/train_cifarnet.py OUTPUT.safetensors [--data PART.npz …] [--epochs N] [--seed N]
+    python -m experiments.train_cifarnet OUTPUT.safetensors [--data PART.npz …] [--epochs N] [--seed N]
 
-Without ``--data`` CIFAR-10 is taken from the cache (`brainsurgeon data fetch cifar10`); with it, from npz
-files that hold train_inputs, train_targets, test_inputs and test_targets (see pack_data.py), joined in the
+Without `--data` CIFAR-10 is taken from the cache (`brainsurgeon data fetch cifar10`); with it, from npz
+files that hold train_inputs, train_targets, test_inputs and test_targets (see experiments.pack_data), joined in the
 order given. Without the safetensors package the weights are written as a .pt file. Nothing is chosen on
 the test images: the epochs are fixed and the last weights are kept.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,16 +43,16 @@ def show(event: Event) -> None:
     print(f"epoch {event.done}/{event.total}  loss {loss:.4f}  train {accuracy:.2f}", flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train, print the test accuracy, write the checkpoint and its record."""
     defaults = DEFAULTS["cifarnet"]
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
     parser.add_argument("--data", type=Path, nargs="+")
     parser.add_argument("--epochs", type=int, default=defaults.epochs)
     parser.add_argument("--learning-rate", type=float, default=defaults.learning_rate)
     parser.add_argument("--seed", type=int, default=defaults.seed)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     data = read_parts(options.data) if options.data else load("cifar10")
     settings = replace(defaults, epochs=options.epochs, learning_rate=options.learning_rate, seed=options.seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,19 +1,19 @@
 """Record a transcript: run the commands of a page's console blocks, in order, and write down what they say.
 
-    python experiments/transcript.py docs/tool.md
+    python -m experiments.transcript docs/tool.md
 
 Lines of a block that begin with `$ ` are run with bash in one empty folder, in which the page's Python blocks with a
 title are files; what stood below them is replaced by what they print. `# not recorded` after a command leaves its block
 as it is.
 """
 
-from __future__ import annotations
-
+import argparse
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 FILE = re.compile(r'```python title="([^"]+)"\n(.*?)```', re.S)
@@ -49,6 +49,13 @@ def _recorded(block: str, folder: str) -> str:
     return "```console\n" + "\n".join(line.rstrip() for line in "\n".join(lines).splitlines()) + "\n```"
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Record the pages that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", type=Path, nargs="+")
+    for page in parser.parse_args(arguments).pages:
+        page.write_text(record(page))
+
+
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        Path(argument).write_text(record(Path(argument)))
+    main()

@@ -1,17 +1,18 @@
-"""Write docs/results.md and its figures from the recorded cells (python experiments/write_results.py)."""
+"""Write docs/results.md and its figures from the recorded cells (python -m experiments.write_results)."""
 
+import argparse
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from brainsurgeon.paper.reproduce.cells import read_cells
 from brainsurgeon.paper.reproduce.show import NETWORKS, show
-
-ROOT = Path(__file__).parent.parent
-RESULTS, FIGURES = ROOT / "experiments/results", ROOT / "docs/figures"
+from experiments.records import DOCS, FIGURES, RESULTS
 
 HEAD = """# Results: the paper's tables, with exact counts
 
 Every figure here comes from a line of JSON in `experiments/results`, with its settings, seed, counts, timings and
-versions; this page is written from them by `python experiments/write_results.py`. `brainsurgeon reproduce table1`
+versions; this page is written from them by `python -m experiments.write_results`. `brainsurgeon reproduce table1`
 (and so on) computes what is missing. Ours is the mean over the seeds ± the standard deviation; in brackets stands
 what the paper printed for the same method. "CBS-S, Algorithm 1" is the paper's algorithm with exact counts;
 "CBS-S" and "CBS" are this package's defaults, the [recentred search](algorithm.md).
@@ -26,7 +27,7 @@ NOTES = {
     "table2": "ResNet20 on CIFAR-10, K = 1,000, a block a layer, damping 1e-5, the 18 3×3 convolutions. Our checkpoint "
     "is another one than the paper's (dense 91.43 against 91.36), so MP differs by up to 2 points.",
     "table3": "CIFARNet on CIFAR-10, K = 1,000, a block a layer, damping 1e-5. The paper's checkpoint cannot be had; "
-    "ours was trained by `experiments/train_cifarnet.py --epochs 60` to 84.44 (the paper's has "
+    "ours was trained by `python -m experiments.train_cifarnet --epochs 60` to 84.44 (the paper's has "
     "79.75), and its weights are spread more evenly: it loses more to magnitude pruning than the paper's net, "
     "so the columns compare with one another, "
     "not with the brackets.",
@@ -50,22 +51,36 @@ def recorded_with(network: str) -> str:
     """Say what the cells were computed with."""
     cells = read_cells(RESULTS, network)
     found = sorted({(c["versions"]["device"], c["versions"]["torch"]) for c in cells})
-    return "Recorded on " + ", ".join(f"{device} (torch {torch})" for device, torch in found) + "."
+    commits = sorted({c["commit"] for c in cells if c.get("commit")})
+    unknown = [c for c in cells if not c.get("commit")]
+    text = "Recorded on " + ", ".join(f"{device} (torch {torch})" for device, torch in found) + "."
+    text += f" Commits: {', '.join(commits)}." if commits else ""
+    return text + (f" {len(unknown)} of {len(cells)} cells are from before commits were recorded." if unknown else "")
 
 
-def main() -> None:
-    """Write the page."""
+def page(figures: Path) -> str:
+    """Return the page; its figures are drawn into a folder."""
     parts = [HEAD]
     for what, networks in NETWORKS.items():
         if any(not read_cells(RESULTS, network) for network in networks):
             continue
-        shown = show(what, networks, RESULTS, FIGURES)
+        shown = show(what, networks, RESULTS, figures)
         if what in NOTES:
             title = what.replace("table", "Table ")
-            parts.append(f"## {title}\n\n{NOTES[what]} {recorded_with(networks[0])}\n\n{shown}\n")
+            note = textwrap.fill(f"{NOTES[what]} {recorded_with(networks[0])}", 118, break_on_hyphens=False)
+            parts.append(f"## {title}\n\n{note}\n\n{shown}\n")
         else:
             parts.append(f"![{CAPTIONS[what]}](figures/{what}.svg)\n\n{CAPTIONS[what]}\n")
-    (ROOT / "docs/results.md").write_text("\n".join(parts))
+    return "\n".join(parts)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page and its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=DOCS / "results.md")
+    parser.add_argument("--figures", type=Path, default=FIGURES)
+    options = parser.parse_args(arguments)
+    options.output.write_text(page(options.figures))
 
 
 if __name__ == "__main__":

@@ -1,25 +1,27 @@
 """Write the tables of measured figures into the documentation, from the recorded runs.
 
-    python experiments/write_tables.py
+    python -m experiments.write_tables
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`; a test compares the pages with what this would write.
 """
 
-import importlib.util
-import json
+import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from types import ModuleType
 from typing import Any
 
 from brainsurgeon.paper.reproduce.cells import Cell, read_cells
 from brainsurgeon.paper.reproduce.published import PUBLISHED
-from brainsurgeon.pruning.settings import FISHERS
+from brainsurgeon.pruning.one_shot import FISHERS
+from experiments.finetune import before_and_after
+from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, table
+from experiments.searches_figure import searches_table
+from experiments.worth import short
+from experiments.worth import tables as worth_tables
+from experiments.write_beyond import beside, beyond_tables, overview
 
-ROOT = Path(__file__).parent.parent
-RESULTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
 TITLES = {"auto": "auto", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
 NETWORKS = {"mlpnet": "MLPNet, MNIST", "resnet20": "ResNet20, CIFAR-10"}
 
@@ -28,7 +30,7 @@ def write() -> dict[Path, str]:
     """Return every page with its tables filled in."""
     pattern = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
     pages = {}
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         text = page.read_text()
         pages[page] = pattern.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", text)
     return pages
@@ -44,7 +46,7 @@ def choosing() -> str:
         for sparsity in sparsities:
             found = [_accuracies(cells[network], method, sparsity) for method in methods]
             rows.append([NETWORKS[network], f"{sparsity:g}", *(f"{mean(f):.2f}" if f else "–" for f in found)])
-    return _table(["network", "sparsity", *(TITLES[method] for method in methods)], rows)
+    return table(["network", "sparsity", *(TITLES[method] for method in methods)], rows)
 
 
 def paper() -> str:
@@ -56,13 +58,7 @@ def paper() -> str:
             title = f"{NETWORKS[network]} (dense {dense})" if sparsity == sparsities[0] else ""
             both = ((mean(_accuracies(cells, m, sparsity)), published[m][sparsity]) for m in methods)
             rows.append([title, f"{sparsity:.2f}", *(f"{ours:.2f} ({theirs:.2f})" for ours, theirs in both)])
-    return _table(["", "sparsity", *(TITLES[method] for method in methods)], rows)
-
-
-def staged() -> str:
-    """Tabulate what pruning in stages reaches."""
-    head, *rows = _script("experiments/write_beyond.py").overview()
-    return _table(head, rows)
+    return table(["", "sparsity", *(TITLES[method] for method in methods)], rows)
 
 
 def _accuracies(cells: list[Cell], method: str, sparsity: float) -> list[float]:
@@ -71,26 +67,14 @@ def _accuracies(cells: list[Cell], method: str, sparsity: float) -> list[float]:
 
 def finetuned(network: str) -> str:
     """Tabulate accuracy before and after fine-tuning, mean over seeds."""
-    file = RESULTS / f"finetune-{network}.jsonl"
-    if not file.exists():
-        return "*Not recorded yet.*"
-    cells = [json.loads(line) for line in file.read_text().splitlines()]
-    methods = list(dict.fromkeys(cell["method"] for cell in cells))
-    rows = []
-    for sparsity in sorted({cell["sparsity"] for cell in cells}):
-        row = [f"{sparsity:g}"]
-        for method in methods:
-            found = [c for c in cells if (c["sparsity"], c["method"]) == (sparsity, method)]
-            means = [sum(c[part] for c in found) / len(found) for part in ("before", "after")] if found else []
-            row.append(" → ".join(f"{mean:.2f}" for mean in means) or "–")
-        rows.append(row)
+    cells = read_lines(RESULTS / f"finetune-{network}.jsonl")
+    methods = dict.fromkeys(cell["method"] for cell in cells)
     seeds = {method: len({c["seed"] for c in cells if c["method"] == method}) for method in methods}
     counted = ", ".join(f"{TITLES.get(method, method)} {count}" for method, count in seeds.items())
     devices = ", ".join(sorted({cell["versions"]["device"] for cell in cells}))
     how = sorted({(cell.get("samples"), cell["settings"]["epochs"]) for cell in cells}, key=str)
     trained = ", ".join(f"{epochs} epochs" + (f" of {samples:,} images" if samples else "") for samples, epochs in how)
-    note = f"\n\nSeeds: {counted}; {trained}. Recorded on {devices}."
-    return _table(["sparsity", *(TITLES.get(method, method) for method in methods)], rows) + note
+    return f"{before_and_after(cells, TITLES)}\n\nSeeds: {counted}; {trained}. Recorded on {devices}."
 
 
 def freeze() -> str:
@@ -100,34 +84,18 @@ def freeze() -> str:
         [
             names[c["network"]],
             c["optimizer"],
-            *(_short(c[key]) for key in ("without_ms", "with_ms", "hooks_ms")),
+            *(short(c[key]) for key in ("without_ms", "with_ms", "hooks_ms")),
             f"{c['share']:.2%}",
         ]
-        for c in json.loads((BENCHMARKS / "freeze.json").read_text())["cells"]
+        for c in read(BENCHMARKS / "freeze.json")["cells"]
     ]
     head = ["network", "optimizer", "a step without, ms", "with, ms", "the hooks alone, ms", "share of a step"]
-    return _table(head, rows)
-
-
-def worth() -> str:
-    """Tabulate sizes and times."""
-    return _script("benchmarks/worth.py").tables(json.loads((BENCHMARKS / "worth.json").read_text())["cells"])
-
-
-def searches() -> str:
-    """Tabulate what each search gains in what time."""
-    return _script("benchmarks/searches_figure.py").table(json.loads((BENCHMARKS / "searches.json").read_text()))
-
-
-def joint(table: str) -> str:
-    """Tabulate one measure of the joint search and of its rivals."""
-    lines = [json.loads(line) for line in (RESULTS / "joint.jsonl").read_text().splitlines()]
-    return getattr(_script("experiments/joint_tables.py"), table)(lines)
+    return table(head, rows)
 
 
 def labels() -> str:
     """Tabulate what the labels of the Fisher matrix change, mean over seeds ± standard deviation."""
-    cells = [json.loads(line) for line in (RESULTS / "labels.jsonl").read_text().splitlines()]
+    cells = read_lines(RESULTS / "labels.jsonl")
     found: dict[tuple[Any, ...], dict[str, list[float]]] = {}
     for c in cells:
         key = (c["network"], c["rows"], c["method"], c["sparsity"])
@@ -137,46 +105,32 @@ def labels() -> str:
         spread = [f"{mean(by[f]):.2f}" + (f" ± {stdev(by[f]):.2f}" if len(by[f]) > 1 else "") for f in FISHERS]
         seeds = str(max(map(len, by.values())))
         rows.append([NETWORKS[network], f"{count:,}", TITLES[method], f"{sparsity:g}", *spread, seeds])
-    return _table(["network", "rows K", "method", "sparsity", *FISHERS, "seeds"], rows)
+    return table(["network", "rows K", "method", "sparsity", *FISHERS, "seeds"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "beyond": lambda: _script("experiments/write_beyond.py").tables(),
-    "beyond-beside": lambda: _script("experiments/write_beyond.py").beside(),
+    "beyond": beyond_tables,
+    "beyond-beside": beside,
     "choosing": choosing,
     "finetune-mlpnet": lambda: finetuned("mlpnet"),
     "finetune-resnet20": lambda: finetuned("resnet20"),
     "freeze": freeze,
-    "joint-accuracy": lambda: joint("accuracy"),
-    "joint-costs": lambda: joint("costs"),
-    "joint-loss": lambda: joint("sample_loss"),
-    "joint-seconds": lambda: joint("seconds"),
     "labels": labels,
     "readme-paper": paper,
-    "readme-staged": staged,
-    "searches": searches,
-    "worth": worth,
+    "readme-staged": overview,
+    "searches": searches_table,
+    "worth": lambda: worth_tables(read(BENCHMARKS / "worth.json")["cells"]),
 }
 
 
-def _short(number: float) -> str:
-    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _script(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fill in the tables of every page."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args(
+        arguments
+    )
+    for path, content in write().items():
+        path.write_text(content)
 
 
 if __name__ == "__main__":
-    for path, content in write().items():
-        path.write_text(content)
+    main()

@@ -6,7 +6,6 @@ blocks must parse, `brainsurgeon` lines must be valid commands, and those of a b
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import subprocess
@@ -19,6 +18,7 @@ import typer.main
 
 import brainsurgeon
 from brainsurgeon.app.cli import app, main
+from experiments import write_results, write_tables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -119,13 +119,20 @@ def test_there_are_blocks_to_run() -> None:
 
 
 def test_the_measured_tables_are_those_of_the_recorded_runs() -> None:
-    spec = importlib.util.spec_from_file_location("write_tables", ROOT / "experiments" / "write_tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for page, text in module.write().items():
-        assert page.read_text() == text, f"{page.name} is out of date: run experiments/write_tables.py"
+    for page, text in write_tables.write().items():
+        assert page.read_text() == text, f"{page.name} is out of date: python -m experiments.write_tables"
+
+
+def test_the_page_of_results_is_that_of_the_recorded_runs(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs brainsurgeon[plots]")
+    text = (ROOT / "docs" / "results.md").read_text()
+    assert text == write_results.page(tmp_path), "results.md is out of date: python -m experiments.write_results"
+
+
+def test_a_table_that_differs_from_its_record_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(write_tables.TABLES, "choosing", lambda: "| other |")
+    pages = write_tables.write()
+    assert [page.name for page, text in pages.items() if page.read_text() != text] == ["choosing.md"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

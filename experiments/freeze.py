@@ -1,10 +1,10 @@
-"""What `freeze_zeros` costs: a training step with it and without, timed in turn (python benchmarks/freeze.py)."""
+"""What `freeze_zeros` costs: a training step with it and without, timed in turn (python -m experiments.freeze)."""
 
+import argparse
 import copy
-import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -15,6 +15,7 @@ from brainsurgeon.files.versions import versions
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.network.zeros import set_zeros
 from brainsurgeon.paper.models import build
+from experiments.records import BENCHMARKS, Record, write
 
 SHAPES = {"mlpnet": (1, 28, 28), "resnet20": (3, 32, 32), "mobilenet-0.75": (3, 96, 96)}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -24,6 +25,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def stepper(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor) -> Callable[[], None]:
+    """Return one training step."""
     targets = torch.zeros(len(inputs), dtype=torch.long)
 
     def step() -> None:
@@ -35,11 +37,12 @@ def stepper(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Te
 
 
 def least_disturbed(seconds: list[float]) -> float:
-    """The fastest tenth, in milliseconds: what else runs on the machine is not our cost."""
+    """Return the fastest tenth, in milliseconds: what else runs on the machine is not our cost."""
     return 1000 * statistics.quantiles(seconds, n=10)[0]
 
 
-def cell(name: str, kind: str, batch: int, seconds: float) -> dict[str, object]:
+def cell(name: str, kind: str, batch: int, seconds: float) -> Record:
+    """Time the steps of one network with one optimizer, in turn, and the hooks alone."""
     generator = torch.Generator().manual_seed(0)
     plain = build(name)
     set_zeros(plain, {la.name: torch.rand(la.shape, generator=generator) < 0.9 for la in find_weights(plain).layers})
@@ -74,12 +77,16 @@ def cell(name: str, kind: str, batch: int, seconds: float) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    cells = [cell(name, kind, 64, 12.0) for name in SHAPES for kind in OPTIMIZERS]
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time every network and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=12.0, help="for each cell")
+    parser.add_argument("--output", type=Path, default=BENCHMARKS / "freeze.json")
+    options = parser.parse_args(arguments)
+    cells = [cell(name, kind, 64, options.seconds) for name in SHAPES for kind in OPTIMIZERS]
     for found in cells:
         print(found)
-    record = {"command": "python benchmarks/freeze.py", "versions": versions("cpu"), "cells": cells}
-    (Path(__file__).parent / "results" / "freeze.json").write_text(json.dumps(record, indent=1) + "\n")
+    write(options.output, {"command": "python -m experiments.freeze", "versions": versions("cpu"), "cells": cells})
 
 
 if __name__ == "__main__":

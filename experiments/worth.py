@@ -1,15 +1,14 @@
-"""What pruning buys, network by network: bytes, multiply-adds and measured latency (python benchmarks/worth.py).
+"""What pruning buys, network by network: bytes, multiply-adds and measured latency (python -m experiments.worth).
 
 Neither sizes nor times depend on the values of the weights, so the networks have random ones and need no checkpoint;
-every layer is pruned to the same sparsity by magnitude. Writes benchmarks/results/worth.json; --tables prints those of
-docs/worth.md from it.
+every layer is pruned to the same sparsity by magnitude. Writes experiments/results/benchmarks/worth.json; `--tables`
+prints those of docs/worth.md from it.
 """
 
 import argparse
-import json
 import platform
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +18,7 @@ from brainsurgeon.engine.budget import make_budget
 from brainsurgeon.files.versions import versions
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.paper.models import build
+from experiments.records import BENCHMARKS, Record, read, write
 
 SPARSITIES = (0.5, 0.8, 0.9, 0.95)
 SHAPES = {
@@ -36,6 +36,7 @@ TITLES = {
 
 
 def network(name: str) -> nn.Module:
+    """Return a network with random weights."""
     if name != "linear-2048":
         return build(name).eval()
     with torch.random.fork_rng(devices=[]):
@@ -44,6 +45,7 @@ def network(name: str) -> nn.Module:
 
 
 def pruned(name: str, sparsity: float) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    """Return a network pruned by magnitude, every layer alike, and its masks."""
     model = network(name)
     weights = find_weights(model)
     values = weights.flatten(model)
@@ -53,7 +55,8 @@ def pruned(name: str, sparsity: float) -> tuple[nn.Module, dict[str, torch.Tenso
     return model, weights.unflatten(mask)
 
 
-def cell(name: str, sparsity: float, batch: int, seconds: float) -> dict[str, Any]:
+def cell(name: str, sparsity: float, batch: int, seconds: float) -> Record:
+    """Measure one network at one sparsity and batch size."""
     model, masks = pruned(name, sparsity)
     example = torch.randn(batch, *SHAPES[name], generator=torch.Generator().manual_seed(0))
     found = worth(model, example, masks, RUNTIMES, seconds)
@@ -73,7 +76,8 @@ def cell(name: str, sparsity: float, batch: int, seconds: float) -> dict[str, An
     }
 
 
-def tables(cells: list[dict[str, Any]]) -> str:
+def tables(cells: list[Record]) -> str:
+    """Return the tables of sizes and of times."""
     lines = [
         "| network | sparsity | bytes dense | compressed | of bits + values | multiply-adds | not with a zero |",
         "|---|---|---|---|---|---|---|",
@@ -99,47 +103,49 @@ def tables(cells: list[dict[str, Any]]) -> str:
 
 
 def short(number: float) -> str:
+    """Return three digits, or all before the point."""
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
 
 
-def gain(found: dict[str, Any], runtime: str) -> str:
+def gain(found: Record, runtime: str) -> str:
+    """Return a sparse runtime's speed over its dense twin's, in brackets."""
     value = found["speed_up"].get(runtime)
     if value is None:
         return ""
     return f" (**{value:.2f}**)" if value >= 1.05 else f" ({value:.2f})"
 
 
-def main() -> None:
+def measured(given: argparse.Namespace) -> list[Record]:
+    """Measure what is asked for and return it among the cells that are recorded already."""
+    old = read(given.output)["cells"] if given.output.exists() else []
+    found = {(c["network"], c["batch"], c["sparsity"]): c for c in old}
+    for name in given.networks:
+        for batch in given.batches:
+            for sparsity in SPARSITIES:
+                found[name, batch, sparsity] = cell(name, sparsity, batch, given.seconds)
+                print(name, batch, sparsity, found[name, batch, sparsity]["speed_up"], flush=True)
+    return sorted(found.values(), key=lambda c: (list(SHAPES).index(c["network"]), c["batch"], c["sparsity"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, write the record and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", default=list(SHAPES), choices=SHAPES)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 16])
     parser.add_argument("--seconds", type=float, default=0.4)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "worth.json")
+    parser.add_argument("--output", type=Path, default=BENCHMARKS / "worth.json")
     parser.add_argument("--tables", action="store_true", help="only print the tables of what is recorded")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if not given.tables:
-        old = json.loads(given.output.read_text())["cells"] if given.output.exists() else []
-        found = {(c["network"], c["batch"], c["sparsity"]): c for c in old}
-        for name in given.networks:
-            for batch in given.batches:
-                for sparsity in SPARSITIES:
-                    found[name, batch, sparsity] = cell(name, sparsity, batch, given.seconds)
-                    print(name, batch, sparsity, found[name, batch, sparsity]["speed_up"], flush=True)
-        cells = sorted(found.values(), key=lambda c: (list(SHAPES).index(c["network"]), c["batch"], c["sparsity"]))
-        record = {
-            "command": "python benchmarks/worth.py",
-            "processor": processor(),
-            "versions": versions("cpu"),
-            "cells": cells,
-        }
-        given.output.write_text(json.dumps(record, indent=1) + "\n")
-    print(tables(json.loads(given.output.read_text())["cells"]))
+        made = {"command": "python -m experiments.worth", "processor": processor(), "versions": versions("cpu")}
+        write(given.output, {**made, "cells": measured(given)})
+    print(tables(read(given.output)["cells"]))
 
 
 def processor() -> str:
-    names = [
-        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
-    ]
+    """Return what Linux calls the processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor()
 
 
