@@ -1,4 +1,6 @@
-"""Print the longest chain of imports in the package, and the longest way through its rooms (python -m experiments.imports).
+"""Print the longest chain of imports in the package, and the longest way through its rooms.
+
+    python -m experiments.imports
 
 Only imports at the top of a file count: those inside functions run when they are needed.
 """
@@ -31,8 +33,9 @@ def imports_of(trees: Mapping[str, ast.Module]) -> Graph:
         own = set()
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and node.module in trees:
-                names = (f"{node.module}.{alias.name}" for alias in node.names)
-                own |= {full if full in trees else node.module for full in names}
+                whole = str(node.module)
+                names = (f"{whole}.{alias.name}" for alias in node.names)
+                own |= {full if full in trees else whole for full in names}
             elif isinstance(node, ast.Import):
                 own |= {alias.name for alias in node.names if alias.name in trees}
         found[name] = frozenset(own - {name, "brainsurgeon"})
@@ -64,7 +67,9 @@ def _room(name: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both."""
-    argparse.ArgumentParser(description=__doc__).parse_args(arguments)
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args(
+        arguments
+    )
     graph = imports_of(modules(SOURCE))
     for title, chain in (("modules", longest_chain(graph)), ("rooms", longest_chain(rooms_of(graph)))):
         print(f"{len(chain)} {title}: " + " → ".join(name.removeprefix("brainsurgeon.") for name in chain))
