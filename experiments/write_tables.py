@@ -21,6 +21,7 @@ from experiments.searches_figure import searches_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables, overview
+from experiments.write_errata import damping_shares, effects
 
 TITLES = {"auto": "auto", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
 NETWORKS = {"mlpnet": "MLPNet, MNIST", "resnet20": "ResNet20, CIFAR-10"}
@@ -112,6 +113,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "beyond": beyond_tables,
     "beyond-beside": beside,
     "choosing": choosing,
+    "errata-effects": effects,
+    "exact-damping": damping_shares,
     "finetune-mlpnet": lambda: finetuned("mlpnet"),
     "finetune-resnet20": lambda: finetuned("resnet20"),
     "freeze": freeze,
