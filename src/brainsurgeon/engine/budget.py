@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -24,6 +25,11 @@ def exact_count(sparsity: float, size: int) -> int:
             f"sparsity must lie strictly between 0 and 1 (0.9 removes 90% of the weights), got {sparsity!r}"
         )
     return math.ceil(Fraction(str(sparsity)) * size)
+
+
+def as_decimal(sparsity: float) -> float:
+    """Return the decimal that was written, as a plain number: 0.9 for a float32 of 0.9, too."""
+    return float(Fraction(str(sparsity)))
 
 
 def lowest(scores: Tensor, count: int) -> Tensor:
@@ -107,51 +113,77 @@ def apportion(total: int, quotas: list[Fraction], sizes: list[int]) -> list[int]
     return counts
 
 
-def make_budget(
-    rule: str | dict[str, float], sparsity: float, layers: list[tuple[str, int, int]], device: torch.device
-) -> Budget:
-    """Turn `"global"`, `"uniform"` or `{pattern: sparsity}` into groups and exact counts.
+Part = tuple[str, int, int]
+"""A layer, as a budget sees it: name, offset, size."""
 
-    `layers` holds (name, offset, size). With a dict each matching layer gets the sparsity of the first
-    pattern that matches it, and the other layers together take the rest of ⌈rN⌉.
+
+@dataclass(frozen=True)
+class Share:
+    """So many weights of these layers together are to go."""
+
+    layers: tuple[Part, ...]
+    count: int
+
+
+def share_out(
+    rule: str | dict[str, float],
+    sparsity: float,
+    layers: Sequence[Part],
+    matches: Callable[[str, str], bool] = lambda pattern, name: fnmatchcase(name, pattern),
+) -> list[Share]:
+    """Turn `"global"`, `"uniform"` or `{pattern: sparsity}` into exact counts for sets of layers.
+
+    With a dict each matching layer gets the sparsity of the first pattern that `matches` its name, and the other layers
+    together take the rest of ⌈rN⌉.
     """
     size = sum(layer[2] for layer in layers)
     total = exact_count(sparsity, size)
-
-    def indices(chosen: list[tuple[str, int, int]]) -> Tensor:
-        return torch.cat([torch.arange(o, o + n, device=device) for _, o, n in chosen])
-
     if rule == "global":
-        return Budget((indices(layers),), (total,))
+        return [Share(tuple(layers), total)]
     if rule == "uniform":
         sizes = [layer[2] for layer in layers]
         counts = apportion(total, [Fraction(total * n, size) for n in sizes], sizes)
-        return Budget(tuple(indices([layer]) for layer in layers), tuple(counts))
-    if not isinstance(rule, dict):
+        return [Share((layer,), count) for layer, count in zip(layers, counts, strict=True)]
+    if not isinstance(rule, dict) or not all(isinstance(pattern, str) for pattern in rule):
         raise BrainsurgeonError(f'budget must be "global", "uniform" or {{pattern: sparsity}}, got {rule!r}')
-    return _by_pattern(rule, layers, total, indices)
+    return _by_pattern(rule, layers, total, matches)
 
 
-def _by_pattern(rule, layers, total, indices) -> Budget:  # type: ignore[no-untyped-def]
-    fixed, rest = [], []
+def make_budget(rule: str | dict[str, float], sparsity: float, layers: Sequence[Part], device: torch.device) -> Budget:
+    """Return the groups and exact counts of a rule, as index tensors on a device."""
+    return as_budget(share_out(rule, sparsity, layers), device)
+
+
+def as_budget(shares: Sequence[Share], device: torch.device) -> Budget:
+    """Return shares as groups of indices into the flat vector."""
+
+    def indices(share: Share) -> Tensor:
+        return torch.cat([torch.arange(o, o + n, device=device) for _, o, n in share.layers])
+
+    return Budget(tuple(map(indices, shares)), tuple(share.count for share in shares))
+
+
+def _by_pattern(
+    rule: dict[str, float], layers: Sequence[Part], total: int, matches: Callable[[str, str], bool]
+) -> list[Share]:
+    fixed: list[Share] = []
+    rest: list[Part] = []
     used: set[str] = set()
     for layer in layers:
-        pattern = next((p for p in rule if fnmatchcase(layer[0], p)), None)
+        pattern = next((p for p in rule if matches(p, layer[0])), None)
         if pattern is None:
             rest.append(layer)
         else:
             used.add(pattern)
-            fixed.append((layer, exact_count(rule[pattern], layer[2])))
+            fixed.append(Share((layer,), exact_count(rule[pattern], layer[2])))
     if unused := [p for p in rule if p not in used]:
         names = ", ".join(layer[0] for layer in layers)
         raise BrainsurgeonError(f"budget pattern {unused[0]!r} matches no layer; the layers are: {names}")
-    left = total - sum(count for _, count in fixed)
+    left = total - sum(share.count for share in fixed)
     free = sum(layer[2] for layer in rest)
     if not 0 <= left <= free:
         raise BrainsurgeonError(
             f"the budget cannot be met: {total} weights are to be pruned in all, the patterns fix "
             f"{total - left}, and the other layers hold {free}; change the sparsity or the patterns"
         )
-    groups = [indices([layer]) for layer, _ in fixed] + ([indices(rest)] if rest else [])
-    counts = [count for _, count in fixed] + ([left] if rest else [])
-    return Budget(tuple(groups), tuple(counts))
+    return fixed + ([Share(tuple(rest), left)] if rest else [])

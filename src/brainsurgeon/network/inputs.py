@@ -53,7 +53,7 @@ def collect_moments(batch_loss: BatchLoss, weights: PrunableWeights, batches: It
     hooks, readers = [], {}
     for layer in weights.layers:
         module = _owner(batch_loss, layer)
-        reader = _reader(module, layer)
+        reader = reader_of(module, layer)
         if reader is not None:
             readers[layer.name] = reader
             add = partial(_add, totals, columns, layer.name, reader)
@@ -68,7 +68,7 @@ def collect_moments(batch_loss: BatchLoss, weights: PrunableWeights, batches: It
         for hook in hooks:
             hook.remove()
     return {
-        name: Moments(total / samples, columns[name], readers[name] is _flat_transposed)
+        name: Moments(total / samples, columns[name], readers[name] is flat_transposed)
         for name, total in totals.items()
     }
 
@@ -87,7 +87,7 @@ def order_of_calls(batch_loss: BatchLoss, weights: PrunableWeights, batch: Batch
     hooks = []
     for layer in weights.layers:
         module = _owner(batch_loss, layer)
-        if _reader(module, layer) is not None:
+        if reader_of(module, layer) is not None:
             hooks.append(module.register_forward_pre_hook(partial(count, layer)))
     _pass(batch_loss, batch, hooks)
     return calls
@@ -104,19 +104,19 @@ def collect_cross_moments(
             cross = cross.to(x.device) + torch.bmm(trained, x.transpose(1, 2)).double()
             columns += x.shape[2]
         samples += batch_size(batch)
-    transposed = _reader(_owner(live, layer), layer) is _flat_transposed
+    transposed = reader_of(_owner(live, layer), layer) is flat_transposed
     return CrossMoments(own / samples, columns, transposed, cross=cross / samples)
 
 
 def _inputs(batch_loss: BatchLoss, layer: Layer, batch: Batch, calls: int) -> list[Tensor]:
     """Return X of each call of a layer; the forward pass ends with the last of them."""
     module = _owner(batch_loss, layer)
-    reader = _reader(module, layer)
+    reader = reader_of(module, layer)
     assert reader is not None  # order_of_calls names plain linear maps only
     found: list[Tensor] = []
 
     def note(module: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
-        found.append(_read(reader, inputs, named))
+        found.append(read_input(reader, inputs, named))
         if len(found) == calls:
             raise _Seen
 
@@ -139,7 +139,7 @@ def _pass(batch_loss: BatchLoss, batch: Batch, hooks: list[RemovableHandle]) -> 
             hook.remove()
 
 
-def _read(reader: Rows, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> Tensor:
+def read_input(reader: Rows, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> Tensor:
     x = reader([*inputs, *named.values()][0].detach())
     # Half precision would round the sums so that they are not positive definite any more.
     return x.to(torch.promote_types(x.dtype, torch.float32))
@@ -154,19 +154,19 @@ def _add(
     inputs: tuple[Tensor, ...],
     named: dict[str, Tensor],
 ) -> None:
-    x = _read(reader, inputs, named)
+    x = read_input(reader, inputs, named)
     moments = torch.bmm(x, x.transpose(1, 2)).double()
     totals[name] = totals[name] + moments if name in totals else moments
     columns[name] = columns.get(name, 0) + x.shape[2]
 
 
-def _reader(module: nn.Module, layer: Layer) -> Rows | None:
+def reader_of(module: nn.Module, layer: Layer) -> Rows | None:
     if not layer.name.endswith("weight"):
         return None
     if type(module) is nn.Linear:
         return _flat
     if type(module).__name__ == "Conv1D" and len(layer.shape) == 2:  # as in Hugging Face's GPT-2: y = xW
-        return _flat_transposed
+        return flat_transposed
     if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return partial(_patches, module)
     return None
@@ -176,7 +176,7 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1]).T.unsqueeze(0)
 
 
-def _flat_transposed(x: Tensor) -> Tensor:
+def flat_transposed(x: Tensor) -> Tensor:
     return _flat(x)
 
 

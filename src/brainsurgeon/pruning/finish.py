@@ -28,23 +28,26 @@ def finish(
     **record: Any,
 ) -> PruningResult:
     """Write the weights into the model and return the result; exactly `total` of them are zero by P."""
-    if not bool(torch.isfinite(outcome.values).all()):
-        raise BrainsurgeonError("the update gave weights that are not finite: raise the damping")
-    weights.assign(model, outcome.values)
+    for name, values in (outcome.values or {}).items():
+        if not bool(torch.isfinite(values).all()):
+            raise BrainsurgeonError(f"the update gave weights of {name!r} that are not finite: raise the damping")
+    with torch.no_grad():
+        for name, values in (outcome.values or {}).items():
+            model.get_parameter(name).copy_(values)
     # The masks come back where the model is, wherever the work was done.
-    homes = {name: model.get_parameter(name).device for name in weights.names}
-    masks = {name: mask.to(homes[name], copy=True) for name, mask in weights.unflatten(outcome.pruned).items()}
+    masks = {n: outcome.masks[n].to(model.get_parameter(n).device, copy=True) for n in weights.names}
     verify(model, masks, total)
+    if outcome.measure is not None:
+        loss_after: float | None = outcome.measure(model)
+    else:
+        loss_after = measured_loss(model, loss, outcome.sample, device)
     return PruningResult(
         model=model,
         masks=masks,
-        layers=tuple(
-            LayerRecord(layer.name, layer.shape, int(outcome.pruned[layer.columns].sum()), layer.size)
-            for layer in weights.layers
-        ),
+        layers=tuple(LayerRecord(la.name, la.shape, int(masks[la.name].sum()), la.size) for la in weights.layers),
         predicted_change=outcome.predicted_change,
         loss_before=outcome.loss_before,
-        loss_after=measured_loss(model, loss, outcome.sample, device),
+        loss_after=loss_after,
         examined=outcome.examined,
         **record,
     )

@@ -12,8 +12,10 @@ import torch
 from brainsurgeon.engine.blocks import make_blocks
 from brainsurgeon.network.memory import GIB, DoesNotFitError, available_bytes
 from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method
 from brainsurgeon.pruning.one_shot import OneShot
+from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.stage import COLUMNS_PER_ROW, HOPELESS, rows_for
 
 COPIES = 3
@@ -32,6 +34,10 @@ def memory_needs(method: Method, weights: PrunableWeights, model_bytes: int) -> 
     if isinstance(method, OneShot):
         gradients = _fisher(weights, method.num_gradients, method.dtype, method.blocks)
         return gradients | {"masks and vectors": VECTORS * weights.size} | copies
+    if isinstance(method, Layerwise):
+        widest = max(math.prod(layer.shape[1:]) for layer in weights.layers)
+        largest = max(layer.size for layer in weights.layers)
+        return {"copies of the model": 2 * model_bytes, "moments": 6 * 8 * widest**2, "one layer": 12 * 4 * largest}
     parts = {"masks and vectors": STAGED_VECTORS * weights.size} | copies
     if method.curvature != "gram":
         rows = rows_for(weights.size)
@@ -64,7 +70,12 @@ def check_memory(method: Method, weights: PrunableWeights, model_bytes: int, dev
         rows = range(1, method.num_gradients)
         if fitting := bisect.bisect_right(rows, free, key=lambda k: needed(num_gradients=k)):
             remedies.append(f"num_gradients={fitting} or fewer (means over more samples with gradient_batch)")
-    if method.uses_curvature and method.dtype.itemsize > 2 and needed(dtype=torch.bfloat16) <= free:
+    if (
+        isinstance(method, OneShot | Staged)
+        and method.uses_curvature
+        and method.dtype.itemsize > 2
+        and needed(dtype=torch.bfloat16) <= free
+    ):
         remedies.append("dtype=bfloat16")
     remedies.append("fewer layers (include, exclude)")
     largest = max(memory_needs(method, weights, model_bytes).items(), key=lambda part: part[1])

@@ -7,16 +7,19 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.problem import Selection, Update
 from brainsurgeon.engine.selection import LocalSearch, Magnitude, Randomized, RecentredSearch, WideSearch, WoodFisher
 from brainsurgeon.engine.update import Independent, Joint, Keep, Scaled
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.exact.polish import Polish
 from brainsurgeon.exact.relaxed import Relaxed
+from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.layerwise.solvers import Scored, SparseGPT
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
 
-Method = OneShot | Staged
+Method = OneShot | Staged | Layerwise
 SELECTIONS: dict[str, Callable[[], Any]] = {
     "mp": Magnitude,
     "rmp": lambda: Randomized(screen=False),
@@ -34,8 +37,13 @@ UPDATES: dict[str, Callable[[], Update]] = {
 SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u"}
 RIVALS: dict[str, tuple[Selection, ...]] = {"cbs": (Magnitude(),)}
 """Where the model or the sample misleads a search, magnitude pruning with the joint update is hard to beat."""
-NAMES = ("auto", *SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
-PARTS = ("selection", "update", "rivals", "name")
+LAYERWISE: dict[str, Callable[[], Layerwise]] = {
+    "layerwise": Layerwise,
+    "wanda": lambda: Layerwise(Scored("wanda"), "wanda", pattern=Pattern("row"), costs="none"),
+    "sparsegpt": lambda: Layerwise(SparseGPT(), "sparsegpt", costs="none"),
+}
+NAMES = ("auto", *LAYERWISE, *SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
+PARTS = ("selection", "update", "rivals", "solver", "name")
 
 
 def make_method(method: str | Method | Sequence[Any], settings: dict[str, Any] | None = None) -> Method:
@@ -46,7 +54,7 @@ def make_method(method: str | Method | Sequence[Any], settings: dict[str, Any] |
     the sample loss and the independent one is taken whole, as published. A `schedule` makes any method a staged one.
     """
     settings = dict(settings or {})
-    if isinstance(method, OneShot | Staged):
+    if isinstance(method, OneShot | Staged | Layerwise):
         made: Method = method
     elif isinstance(method, str):
         made = _by_name(method)
@@ -71,7 +79,7 @@ def _checked_pair(method: Any) -> tuple[Selection, Update]:
     if isinstance(method, Sequence) and len(method) == 2 and all(callable(part) for part in method):
         return method[0], method[1]
     raise BrainsurgeonError(
-        f"method must be a name, a OneShot, a Staged, or a pair of a selection and an update that can be called, got "
+        f"method must be a name, a OneShot, a Staged, a Layerwise, or a pair of a selection and an update that can be called, got "
         f"{method!r}; the names are: {', '.join(NAMES)}"
     )
 
@@ -79,6 +87,8 @@ def _checked_pair(method: Any) -> tuple[Selection, Update]:
 def _by_name(name: str) -> Method:
     if name == "auto":
         return Staged(WoodFisher(), Joint(), name="auto")
+    if name in LAYERWISE:
+        return LAYERWISE[name]()
     first, _, second = SHORT.get(name, name).partition("+")
     if first not in SELECTIONS or (second and second not in UPDATES):
         raise BrainsurgeonError(f"unknown method {name!r}.{_hint(name, NAMES)} The methods are: {', '.join(NAMES)}")
@@ -95,12 +105,15 @@ def _with_setting(method: Method, key: str, value: Any) -> Method:
         return dataclasses.replace(method, **{key: value})
     if key == "update_scale" and isinstance(method, OneShot):
         return _scaled(method, value)
-    if key in _settings(method.selection):
-        return dataclasses.replace(method, selection=_inside(method.selection, key, value))
-    known = sorted(_own(method) | _settings(method.selection))
-    if key in _own(Staged(method.selection)):
+    inner = "solver" if isinstance(method, Layerwise) else "selection"
+    part = getattr(method, inner)
+    if key in _settings(part):
+        changes: dict[str, Any] = {inner: _inside(part, key, value)}
+        return dataclasses.replace(method, **changes)
+    known = sorted(_own(method) | _settings(part))
+    if isinstance(method, OneShot) and key in _own(Staged()):
         raise BrainsurgeonError(f'{key} is of runs in stages: give a schedule, or method="auto"')
-    if key == "update_scale" or key in _own(OneShot(method.selection)):
+    if isinstance(method, Staged) and (key == "update_scale" or key in _own(OneShot(method.selection))):
         raise BrainsurgeonError(f"{key} is of one-shot methods: leave it out, or the schedule and method auto")
     raise BrainsurgeonError(
         f"unknown setting {key!r} for this method.{_hint(key, known)} Its settings are: {', '.join(known)}"

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.budget import Share, as_budget
 from brainsurgeon.engine.problem import Problem, Selection, Update
 from brainsurgeon.engine.quadratic import QuadraticModel
 from brainsurgeon.engine.update import Keep
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import Clock
+from brainsurgeon.network.checks import check_loss, check_separate
 from brainsurgeon.network.labels import relabel
-from brainsurgeon.network.loss import BatchLoss, check_loss
+from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.sample_loss import Candidate, LossJudge, SampleLoss
+from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import Rows, examine
-from brainsurgeon.pruning.outcome import Examined, Outcome
+from brainsurgeon.pruning.outcome import Examined, Outcome, Task
 from brainsurgeon.samples.batches import Batch, SampleStream
 
 if TYPE_CHECKING:
@@ -115,41 +117,52 @@ class OneShot(Examining):
         """The settings of its examination alone: methods that share them share the gradients."""
         return Examining(**{f.name: getattr(self, f.name) for f in fields(Examining)})
 
-    def run(self, surgery: Surgery, budget: Budget, seed: int, notify: Callback, clock: Clock, **_: Any) -> Outcome:
+    def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
+        """Return what is to go of which layers: what the budget says."""
+        return shares
+
+    def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Examine, select, update."""
+        budget, clock, notify = as_budget(task.shares, surgery.device), task.clock, task.notify
+        generator = torch.Generator().manual_seed(task.seed)
         if surgery.data is None:
-            return self._without_data(surgery, budget, seed, notify, clock)
-        found = surgery.examined(self.examining, self.uses_curvature or self.certifiable, notify)
-        quadratic = None if found.quadratic is None else found.quadratic.renewed()
+            problem = Problem(surgery.values, budget, generator, notify=notify, clock=clock, layers=_named(surgery))
+            return self._without_data(surgery, problem)
+        asked = self.uses_curvature or self.certifiable
+        found = surgery.examined(self.examining, asked, notify)
+        # What another method's curvature would say is left out: a result does not depend on earlier calls.
+        quadratic = found.quadratic.renewed() if asked and found.quadratic is not None else None
         judge = LossJudge(found.sample_loss, clock)
 
         def annotated(event: Event) -> None:
             notify(judge.annotated(event))
 
-        generator = torch.Generator().manual_seed(seed)
-        problem = Problem(surgery.values, budget, generator, quadratic, judge, annotated, clock)
+        problem = Problem(surgery.values, budget, generator, quadratic, judge, annotated, clock, _named(surgery))
         pruned, delta, new = operate(problem, self)
         predicted = None
         if quadratic is not None:
             predicted = quadratic.cost_of_step(torch.where(pruned, -surgery.values.double(), delta))
         return Outcome(
-            pruned,
-            new,
+            surgery.weights.unflatten(pruned),
+            surgery.weights.unflatten(new),
             found.report,
             found.before.loss(len(found.report)),
             predicted,
-            {**found.seconds, **clock.seconds},
-            notes=(*found.notes, *(quadratic.notes if quadratic else ())),
+            {**(found.seconds if asked else {}), **clock.seconds},
+            notes=(*(found.notes if asked else ()), *(quadratic.notes if quadratic else ())),
             examined=Examined.of(budget, found.quadratic, self.certifiable),
         )
 
-    def _without_data(self, surgery: Surgery, budget: Budget, seed: int, notify: Callback, clock: Clock) -> Outcome:
+    def _without_data(self, surgery: Surgery, problem: Problem) -> Outcome:
         if self.uses_data:
             raise BrainsurgeonError(f"method {self.name!r} needs training samples: give data (only `mp` needs none)")
-        generator = torch.Generator().manual_seed(seed)
-        problem = Problem(surgery.values, budget, generator, notify=notify, clock=clock)
         pruned, _, new = operate(problem, self)
-        return Outcome(pruned, new, seconds=clock.seconds)
+        masks, values = surgery.weights.unflatten(pruned), surgery.weights.unflatten(new)
+        return Outcome(masks, values, seconds=problem.clock.seconds)
+
+
+def _named(surgery: Surgery) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((layer.name, layer.shape) for layer in surgery.weights.layers)
 
 
 def operate(problem: Problem, method: OneShot) -> tuple[Tensor, Tensor, Tensor]:
@@ -187,18 +200,20 @@ class OneExamination:
 
 def examine_once(surgery: Surgery, settings: Examining, curvature: bool, notify: Callback) -> OneExamination:
     """Read the samples, collect the gradients where curvature is asked for, and take the sample loss."""
-    generator = torch.Generator().manual_seed(surgery.seed)
+    generator, values = torch.Generator().manual_seed(surgery.seed), surgery.values  # refused here if not finite
     stream = SampleStream(surgery.data, generator, surgery.device, keep=settings.loss_samples)
-    samples = _checked(surgery.batch_loss, stream.take(settings.num_gradients * settings.gradient_batch))
+    notes: list[str] = []
+    taken = stream.take(settings.num_gradients * settings.gradient_batch)
+    samples = _checked(surgery.batch_loss, taken, settings.gradient_batch if curvature else 0, notes)
     clock, quadratic = Clock(surgery.device), None
-    notes: tuple[str, ...] = ()
     if curvature:
         with clock.measure("gradients"):
-            quadratic, notes = _curvature(surgery, settings, samples, generator, notify)
+            quadratic, more = _curvature(surgery, settings, samples, generator, notify)
+            notes.extend(more)
     for _ in samples:  # the sample loss is taken on the same samples whatever the method and the labels
         pass
-    sample = SampleLoss(surgery.batch_loss, surgery.weights, surgery.values, stream.sample(settings.loss_samples))
-    return OneExamination(quadratic, sample, sample.at(surgery.values), notes, clock.seconds)
+    sample = SampleLoss(surgery.batch_loss, surgery.weights, values, stream.sample(settings.loss_samples))
+    return OneExamination(quadratic, sample, sample.at(values), tuple(notes), clock.seconds)
 
 
 def _curvature(
@@ -224,9 +239,10 @@ def _curvature(
     return found.model(surgery.values, settings.damping, linear), notes
 
 
-def _checked(batch_loss: BatchLoss, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Check the loss on the first batch, then pass all on."""
+def _checked(batch_loss: BatchLoss, batches: Iterator[Batch], group: int, notes: list[str]) -> Iterator[Batch]:
+    """Check the loss on the first batch, and that it is one of each sample where gradients are taken; pass all on."""
     for number, batch in enumerate(batches):
         if number == 0:
             check_loss(batch_loss, batch)
+            notes.extend(check_separate(batch_loss, batch, group) if group else ())
         yield batch

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.budget import Budget, Share
 from brainsurgeon.engine.quadratic import QuadraticModel
+from brainsurgeon.events import Callback
+from brainsurgeon.events.clock import Clock
 from brainsurgeon.samples.batches import Batch
 
 
@@ -37,15 +39,36 @@ class Examined:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """P and the new weights, with what is told of the run.
+class Task:
+    """What a method is asked to do, beside the model and its samples.
 
-    `sample` holds the batches on which the loss of the final model is reported, `record` what was used beside the
-    method's own settings.
+    `model` is the one that will be given back; a method may write into it as it goes on. `store` keeps what a killed run
+    goes on from.
     """
 
-    pruned: Tensor
-    values: Tensor
+    model: nn.Module
+    shares: list[Share]
+    seed: int
+    notify: Callback
+    clock: Clock
+    store: Any = None
+
+    @property
+    def total(self) -> int:
+        """⌈rN⌉."""
+        return sum(share.count for share in self.shares)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The masks by parameter name and the new weights (None where they are in the model already), with what is told.
+
+    `sample` holds the batches on which the loss of the final model is reported, or `measure` does it in a way of its
+    own; `record` holds what was used beside the method's own settings.
+    """
+
+    masks: dict[str, Tensor]
+    values: dict[str, Tensor] | None
     sample: Sequence[Batch] = ()
     loss_before: float | None = None
     predicted_change: float | None = None
@@ -53,3 +76,4 @@ class Outcome:
     record: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     examined: Examined | None = None
+    measure: Callable[[nn.Module], float] | None = None

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from brainsurgeon.engine.budget import make_budget
+from brainsurgeon.engine.budget import as_decimal, share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.events.progress import watch
+from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.memory import check_device
+from brainsurgeon.network.modes import for_examination, own_mode
+from brainsurgeon.network.names import name_matches, unwrapped
 from brainsurgeon.network.weights import Rule, find_weights
 from brainsurgeon.pruning.finish import finish
 from brainsurgeon.pruning.methods import Method, describe, make_method
 from brainsurgeon.pruning.one_shot import Examining, OneExamination, examine_once
+from brainsurgeon.pruning.outcome import Task
 from brainsurgeon.pruning.result import PruningResult
-from brainsurgeon.pruning.staged.state import Store
-from brainsurgeon.samples.batches import replayable
+from brainsurgeon.samples.batches import as_seed, replayable
 
 
 class Surgery:
@@ -48,16 +51,25 @@ class Surgery:
         callback: Callback | None = None,
         **settings: Any,
     ):
-        self.original, self.loss, self.seed, self.settings = model, loss, seed, settings
+        self.original, self.loss, self.seed, self.settings = unwrapped(model), loss, as_seed(seed), settings
         self.include, self.exclude = include, exclude
-        self.weights = find_weights(model, include, exclude)
-        self.device = check_device(device or model.get_parameter(self.weights.names[0]).device)
+        self.weights = find_weights(self.original, include, exclude)
+        self.device = check_device(device or self.original.get_parameter(self.weights.names[0]).device)
         self.data = replayable(data)
-        self.batch_loss = BatchLoss(copied(model).to(self.device).eval().requires_grad_(False), loss)
-        self.values = self.weights.flatten(self.batch_loss.model)
         self._progress, self._callback = progress, callback or silent
         self._examined: dict[tuple[Examining, bool], OneExamination] = {}
 
+    @cached_property
+    def batch_loss(self) -> BatchLoss:
+        """The loss on a copy of the dense model, on the device of the work."""
+        return BatchLoss(for_examination(copied(self.original), self.device), self.loss)
+
+    @cached_property
+    def values(self) -> Tensor:
+        """The trained weights w̄, as one vector."""
+        return self.weights.flatten(self.batch_loss.model)
+
+    @own_mode()
     def examined(self, settings: Examining, curvature: bool, notify: Callback = silent) -> OneExamination:
         """Return the one-shot examination with these settings; it is made once."""
         for key in ((settings, True), (settings, curvature)):
@@ -66,6 +78,7 @@ class Surgery:
         self._examined[settings, curvature] = examine_once(self, settings, curvature, notify)
         return self._examined[settings, curvature]
 
+    @own_mode()
     def prune(
         self,
         sparsity: float,
@@ -74,26 +87,30 @@ class Surgery:
         budget: str | dict[str, float] = "global",
         in_place: bool = False,
         seed: int | None = None,
-        store: Store | None = None,
+        store: Any = None,
         **settings: Any,
     ) -> PruningResult:
         """Prune by one method at one sparsity; see `brainsurgeon.prune`."""
         chosen = make_method(method, {**self.settings, **settings})
         layers = [(layer.name, layer.offset, layer.size) for layer in self.weights.layers]
-        counts = make_budget(budget, sparsity, layers, self.device)
-        seed = self.seed if seed is None else seed
+        shares = chosen.shares(share_out(budget, sparsity, layers, name_matches), sparsity, self.weights.layers)
+        seed = self.seed if seed is None else as_seed(seed)
+        model = self.original if in_place else copied(self.original)
         trace, clock = list[Event](), Clock(self.device)
         with watch(self._callback, self._progress, trace) as notify:
-            outcome = chosen.run(self, counts, seed=seed, notify=notify, clock=clock, store=store)
-        model = self.original if in_place else copied(self.original)
+            task = Task(model, shares, seed, notify, clock, store)
+            try:
+                outcome = chosen.run(self, task)
+            except BadSampleError as error:
+                raise error.located(self.data) from error
         return finish(
             model,
             self.weights,
             outcome,
-            counts.total,
+            task.total,
             self.loss,
             self.device,
-            sparsity=float(sparsity),
+            sparsity=as_decimal(sparsity),
             method=chosen.name,
             seconds=outcome.seconds,
             settings=self._record(chosen, budget, seed) | outcome.record,
@@ -117,8 +134,3 @@ def copied(model: nn.Module) -> nn.Module:
             f"the model cannot be copied ({type(error).__name__}: {error}): remove what keeps it from that (a lock, an "
             "open file, a generator, a tensor of a graph), which copy.deepcopy(model) must be able to do"
         ) from error
-
-
-def with_notes(result: PruningResult, notes: tuple[str, ...]) -> PruningResult:
-    """Return the result with more notes."""
-    return dataclasses.replace(result, notes=tuple(dict.fromkeys(result.notes + notes)))

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from brainsurgeon.engine.blocks import make_blocks
-from brainsurgeon.engine.budget import Budget
+from brainsurgeon.engine.budget import Share, as_budget
 from brainsurgeon.engine.problem import Selection, Update
 from brainsurgeon.engine.selection import WoodFisher
 from brainsurgeon.engine.update import Joint, Keep
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.events import Callback
-from brainsurgeon.events.clock import Clock
-from brainsurgeon.network.loss import BatchLoss, check_loss, distillation_loss
+from brainsurgeon.network.checks import check_loss, check_separate
+from brainsurgeon.network.loss import BatchLoss, distillation_loss
 from brainsurgeon.network.sample_loss import SampleLoss
+from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import CURVATURES
-from brainsurgeon.pruning.outcome import Outcome
+from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.staged.descent import Descent
 from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.run import run_stages
 from brainsurgeon.pruning.staged.schedule import Stages
 from brainsurgeon.pruning.staged.stage import Stage
-from brainsurgeon.pruning.staged.state import State, Store
+from brainsurgeon.pruning.staged.state import State
 from brainsurgeon.samples.held_out import TrainingSamples
 
 if TYPE_CHECKING:
@@ -85,37 +85,34 @@ class Staged:
         if not isinstance(self.dtype, torch.dtype) or not self.dtype.is_floating_point:
             raise BrainsurgeonError(f"gradients are stored in a floating-point type such as bfloat16, got {self.dtype}")
 
-    def run(
-        self,
-        surgery: Surgery,
-        budget: Budget,
-        seed: int,
-        notify: Callback,
-        clock: Clock,
-        store: Store | None = None,
-    ) -> Outcome:
+    def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
+        """Return what is to go of which layers: what the budget says."""
+        return shares
+
+    def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Prepare the losses and the samples, go through the stages, and tell what came out."""
         if surgery.data is None:
             raise BrainsurgeonError(f"method {self.name!r} needs training samples: give data (only `mp` needs none)")
         make_blocks(self.blocks, surgery.weights.layers, 1)  # refuse a bad rule before any work
-        samples = TrainingSamples(surgery.data, seed, surgery.device, self.max_samples)
+        samples = TrainingSamples(surgery.data, task.seed, surgery.device, self.max_samples)
         held_out = samples.held_out()
         check_loss(surgery.batch_loss, held_out[0])
+        notes = list(check_separate(surgery.batch_loss, held_out[0], group=None))
         losses = self._losses(surgery, held_out[0])
         kinds = len(CURVATURES) if self.curvature == "auto" else 1
         pacing = Pacing(self.schedule, self.max_gradients, self.max_seconds, samples.size, kinds, len(losses))
-        state = store.load() if store else None
+        state = task.store.load() if task.store else None
         state = state or State.begin(surgery.values, "gram" if self.curvature == "auto" else self.curvature)
-        notes = list[str]()
-        stage, train = self._parts(surgery, losses, samples, pacing, seed, notify, clock, notes)
-        state = run_stages(state, budget, stage, train, pacing, store, notes)
+        stage, train = self._parts(surgery, losses, samples, pacing, task, notes)
+        budget = as_budget(task.shares, surgery.device)
+        state = run_stages(state, budget, stage, train, pacing, task.store, notes)
         held = SampleLoss(surgery.batch_loss, surgery.weights, surgery.values, held_out, judging=1.0)
         return Outcome(
-            state.pruned,
-            state.values,
+            surgery.weights.unflatten(state.pruned),
+            surgery.weights.unflatten(state.values),
             held.batches,
             held.at(surgery.values).loss(),
-            seconds=clock.seconds,
+            seconds=task.clock.seconds,
             record={
                 "sample_gradients": state.gradients,
                 "training_gradients": state.trained,
@@ -137,9 +134,7 @@ class Staged:
         losses: dict[str, BatchLoss],
         samples: TrainingSamples,
         pacing: Pacing,
-        seed: int,
-        notify: Callback,
-        clock: Clock,
+        task: Task,
         notes: list[str],
     ) -> tuple[Stage, Callable[[State, float], State]]:
         """Return a stage, and a training that ends by a deadline; both are judged on the same held-out samples."""
@@ -159,9 +154,9 @@ class Staged:
             self.curvature,
             self.blocks,
             self.dtype,
-            seed,
-            notify,
-            clock,
+            task.seed,
+            task.notify,
+            task.clock,
             notes,
         )
 
@@ -175,8 +170,8 @@ class Staged:
                 self.max_gradients,
                 deadline,
                 pacing.owed,
-                notify,
-                clock,
+                task.notify,
+                task.clock,
                 mixing=few,
             )
             return descent(state)

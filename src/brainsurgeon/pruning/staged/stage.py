@@ -143,7 +143,8 @@ class Stage:
         for damped in map(state.damped, self.pacing.dampings(state.number)):
             quadratic = found.model(state.values, damped.choice.damping[damped.choice.kind])
             generator = torch.Generator().manual_seed(self.seed + state.number)
-            problem = Problem(state.values, budget, generator, quadratic, judge, self.notify, self.clock)
+            named = tuple((layer.name, layer.shape) for layer in self.weights.layers)
+            problem = Problem(state.values, budget, generator, quadratic, judge, self.notify, self.clock, named)
             for pruned in self._masks(problem, state):
                 budget.check(pruned)
                 with self.clock.measure("update"):

@@ -1,0 +1,53 @@
+"""What the loss feels of an error in a layer's outputs: the squared gradients there, from one backward pass a batch.
+
+An error Δy_o in output o changes the loss by about ½E[g_o²]Δy_o² (the diagonal of the Fisher matrix of the outputs). With
+c_o = E[Σ_positions g_o²] a layer's error is ½Σ_o c_o Δw_o A Δw_oᵀ, in the units of the loss, whatever the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.streaming import LinearMap
+from brainsurgeon.samples.batches import Batch, batch_size
+
+
+def output_costs(
+    loss: Callable[[Batch], Tensor], layers: Sequence[LinearMap], batches: Sequence[Batch]
+) -> dict[str, Tensor]:
+    """Return c, one number for each output row of each layer, from the mean losses of these batches."""
+    totals: dict[str, Tensor] = {}
+    samples = 0
+
+    def watch(layer: LinearMap, size: int, _: nn.Module, __: Any, output: Tensor) -> None:
+        if output.requires_grad:
+            output.register_hook(partial(_add, totals, layer, size))
+
+    for batch in batches:
+        size = batch_size(batch)
+        hooks = [layer.module.register_forward_hook(partial(watch, layer, size)) for layer in layers]
+        try:
+            with torch.enable_grad():
+                value = loss(batch)
+                if not value.requires_grad:
+                    raise BrainsurgeonError("the loss has no gradient: it is detached from the model's outputs")
+                value.backward()
+        finally:
+            for hook in hooks:
+                hook.remove()
+        samples += size
+    return {name: total / samples for name, total in totals.items()}
+
+
+def _add(totals: dict[str, Tensor], layer: LinearMap, size: int, gradient: Tensor) -> None:
+    """Add the squares of one batch: the loss is a mean over `size` samples, so each sample's slope is that larger."""
+    axis = 1 if isinstance(layer.module, nn.Conv1d | nn.Conv2d | nn.Conv3d) else gradient.dim() - 1
+    others = [number for number in range(gradient.dim()) if number != axis]
+    squares = (gradient.detach().float() * size).square().sum(others).double()
+    totals[layer.name] = totals[layer.name] + squares if layer.name in totals else squares

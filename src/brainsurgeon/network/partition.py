@@ -1,0 +1,136 @@
+"""How a forward pass falls into parts that can be run one after the other.
+
+A *chain* is a list of modules of which each takes what the one before it gives, as its first argument, and nothing else
+that the chain computes: the blocks of a transformer, the stages and blocks of a residual network. It is found by
+watching one forward pass: modules are edges from the tensor they are given to the tensor they give, and the longest path
+is the chain. What comes before it is the head, what comes after it the tail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a module in a forward pass: its turn, and the tensors that went in first and came out first."""
+
+    name: str
+    turn: int
+    source: int
+    result: int
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The names of the modules of a chain, in order; empty where a forward pass has none."""
+
+    names: tuple[str, ...] = ()
+
+    def part_of(self, layer: str) -> int | None:
+        """Return the number of the module that a layer lies in, None for the head and the tail."""
+        for number, name in enumerate(self.names):
+            if layer == name or layer.startswith(f"{name}."):
+                return number
+        return None
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A chain under way: its calls, how many of the wanted layers they hold, and in how many of them these lie."""
+
+    calls: tuple[Call, ...] = ()
+    covered: int = 0
+    parts: int = 0
+
+    def with_call(self, call: Call, held: int) -> _Path:
+        return _Path((*self.calls, call), self.covered + held, self.parts + (held > 0))
+
+    @property
+    def score(self) -> tuple[int, int]:
+        return self.covered, self.parts
+
+
+def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[str]) -> Chain:
+    """Watch one forward pass, and return the chain that holds the most of the named layers, in the most parts.
+
+    The finer a chain is, the less has to be run again.
+    """
+    wanted = tuple(layers)
+    calls, alive = _watch(model, forward)
+    times = Counter(call.name for call in calls)
+    best: dict[int, _Path] = {}  # by tensor: the best path that ends in it
+    for call in calls:
+        if times[call.name] > 1 or call.source == call.result:
+            continue
+        held = sum(layer.startswith(f"{call.name}.") for layer in wanted)
+        found = best.get(call.source, _Path()).with_call(call, held)
+        if not _is_closed(found, calls):
+            found = _Path().with_call(call, held)
+        if found.score > best.get(call.result, _Path()).score:
+            best[call.result] = found
+    del alive
+    longest = max(best.values(), key=lambda path: path.score, default=_Path())
+    names = [call.name for call in longest.calls]
+    holding = [number for number, name in enumerate(names) if any(layer.startswith(f"{name}.") for layer in wanted)]
+    return Chain(tuple(names[holding[0] : holding[-1] + 1])) if longest.parts > 1 else Chain()
+
+
+def _is_closed(path: _Path, calls: list[Call]) -> bool:
+    """Say whether the last module of a path is given nothing that the others, or what they hold, have computed."""
+    inside = tuple(f"{call.name}." for call in path.calls[:-1])
+    own = {call.name for call in path.calls[:-1]}
+    made = {call.result for call in calls if call.name in own or call.name.startswith(inside)} if own else set()
+    return not made & set(path.calls[-1].others)
+
+
+def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], list[Tensor]]:
+    """Run a forward pass; return the calls in the order in which they end, and the tensors that their numbers name."""
+    calls: list[Call] = []
+    alive: list[Tensor] = []  # while a tensor lives, no other has its id
+    names = {module: name for name, module in model.named_modules() if name}
+
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        first, rest = first_tensor(args, kwargs)
+        result = output[0] if isinstance(output, tuple | list) and output else output
+        if first is None or not isinstance(result, Tensor):
+            return
+        others = [tensor for value in rest for tensor in _tensors(value)]
+        alive.extend([first, result, *others])
+        calls.append(Call(names[module], len(calls), id(first), id(result), tuple(map(id, others))))
+
+    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in names]
+    try:
+        with torch.no_grad():
+            forward()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return calls, alive
+
+
+def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor | None, list[Any]]:
+    """Return the tensor that a module is given first, and everything else that it is given."""
+    if args:
+        first, rest = args[0], [*args[1:], *kwargs.values()]
+    else:
+        values = list(kwargs.values())
+        first, rest = (values[0], values[1:]) if values else (None, [])
+    return (first if isinstance(first, Tensor) else None), rest
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [tensor for each in value for tensor in _tensors(each)]
+    return []

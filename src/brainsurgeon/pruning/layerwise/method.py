@@ -1,0 +1,242 @@
+"""Layer-wise pruning: no gradient for each sample, no matrix of the model's size; all work is matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.engine.budget import Share
+from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.output_costs import output_costs
+from brainsurgeon.network.partition import find_chain
+from brainsurgeon.network.streaming import LinearMap, Stream, linear_maps, streamed_loss
+from brainsurgeon.network.weights import Layer
+from brainsurgeon.pruning.layerwise.allocate import allocate
+from brainsurgeon.pruning.layerwise.run import LayerRun
+from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
+from brainsurgeon.pruning.outcome import Outcome, Task
+from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, cut, first, map_tensors, regroup, tensors_of
+
+if TYPE_CHECKING:
+    from brainsurgeon.pruning.surgery import Surgery
+
+TOKENS, IMAGES = 8, 32
+"""Samples that go through a part at once: sequences of tokens, and everything else."""
+COSTED = 64
+"""Samples whose gradients at the layers' outputs say what a layer's error costs."""
+REPORTED = 64
+"""Samples on which the loss before and after is reported."""
+
+
+@dataclass(frozen=True)
+class Layerwise:
+    """Prune each layer by the moments of its inputs, in the order of the forward pass, block after block.
+
+    Args:
+        solver: how one layer is pruned: `Admm`, `SparseGPT`, `Scored` or a `LayerSolver` of your own.
+        name: what the method is called in reports.
+        pattern: "unstructured", "row" (the same count in every row), n:m such as "2:4", or blocks such as "4x4".
+        max_samples: calibration samples.
+        damping: added to the moments, relative to their mean diagonal.
+        costs: "loss" weighs rows and layers by the squared gradients of the loss at their outputs, "none" does not;
+            with a budget over several layers "none" weighs all outputs alike.
+    """
+
+    solver: LayerSolver = field(default_factory=Admm)
+    name: str = "layerwise"
+    pattern: Pattern = field(default_factory=Pattern, kw_only=True)
+    max_samples: int = field(default=1000, kw_only=True)
+    damping: float = field(default=0.01, kw_only=True)
+    costs: str = field(default="loss", kw_only=True)
+
+    uses_curvature = True
+    uses_data = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.pattern, str):
+            object.__setattr__(self, "pattern", parse_pattern(self.pattern))
+        if isinstance(self.max_samples, bool) or not isinstance(self.max_samples, int) or self.max_samples < 1:
+            raise BrainsurgeonError(f"max_samples must be a whole number of at least 1, got {self.max_samples!r}")
+        if not isinstance(self.damping, int | float) or not self.damping > 0:
+            raise BrainsurgeonError(f"damping must be positive (0.01 of the mean diagonal), got {self.damping!r}")
+        if self.costs not in ("loss", "none"):
+            raise BrainsurgeonError(f'costs must be "loss" or "none", got {self.costs!r}')
+
+    def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
+        """Return what is to go of which layers; n:m fixes it for each, blocks round a layer's count up."""
+        if self.pattern.keep_of is None and self.pattern.area == 1:
+            return shares
+        shapes = {layer.name: (layer.shape[0], layer.size // layer.shape[0]) for layer in layers}
+        if self.pattern.keep_of is not None:
+            counts = {name: self.pattern.count(sparsity, shape) for name, shape in shapes.items()}
+            return [Share(((la.name, la.offset, la.size),), counts[la.name]) for la in layers]
+        area = self.pattern.area
+        for shape in shapes.values():
+            self.pattern.check(shape)
+        return [Share(share.layers, -(-share.count // area) * area) for share in shares]
+
+    def run(self, surgery: Surgery, task: Task) -> Outcome:
+        """Find the parts of the forward pass, share the sparsity out, and prune part by part."""
+        batches = self._batches(surgery)
+        model = task.model.eval()
+        loss = BatchLoss(model, surgery.loss)
+        layers = linear_maps(model, surgery.weights.names)
+        if not layers:
+            raise BrainsurgeonError(
+                "layer-wise pruning needs linear layers or convolutions, and none of the weights is of one: take "
+                'another method, such as "cbs" or "mp"'
+            )
+        modes = _training_modes(task.model)
+        try:
+            return self._run(surgery, task, loss, layers, batches)
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+
+    def _run(
+        self, surgery: Surgery, task: Task, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
+    ) -> Outcome:
+        probe = cut(batches[0], slice(1))
+        home = next(loss.model.parameters()).device
+        check_loss(loss, map_tensors(lambda t: t.to(home), probe))
+        chain = find_chain(
+            loss.model, lambda: loss(map_tensors(lambda t: t.to(home), probe)), [la.name for la in layers]
+        )
+
+        def call(batch: Batch) -> Tensor:
+            return loss(map_tensors(lambda t: t.to(surgery.device), batch))
+
+        def stream(some: list[Batch]) -> Stream:
+            return Stream(loss.model, call, some, layers, chain, surgery.device)
+
+        reported = list(first(batches, REPORTED))
+        with task.clock.measure("report"):
+            before = streamed_loss(stream(reported))
+        run = LayerRun(
+            self.solver,
+            self.pattern,
+            self.damping,
+            self._costs(surgery, loss, layers, batches),
+            task.notify,
+            task.clock,
+        )
+        counts, others = self._counts(task, layers, lambda: run.curves(stream(batches)))
+        masks = run.prune(stream(batches), counts, *_store(task.store))
+        notes = list(run.notes)
+        if others:
+            notes.append(f"no plain linear map, so pruned by magnitude: {', '.join(others)}")
+            masks |= _by_magnitude(loss.model, others)
+
+        def measure(model: nn.Module) -> float:
+            return streamed_loss(stream(reported))
+
+        return Outcome(
+            masks,
+            None,
+            loss_before=before,
+            seconds=task.clock.seconds,
+            record={
+                "calibration_samples": sum(map(batch_size, batches)),
+                "parts": len(chain.names),
+                "errors": run.errors,
+            },
+            notes=tuple(notes),
+            measure=measure,
+        )
+
+    def _batches(self, surgery: Surgery) -> list[Batch]:
+        if surgery.data is None:
+            raise BrainsurgeonError(f"method {self.name!r} needs calibration samples: give data (only `mp` needs none)")
+        generator = torch.Generator().manual_seed(surgery.seed)
+        stream = SampleStream(surgery.data, generator, torch.device("cpu"), keep=0)
+        read = list(stream.take(self.max_samples))
+        if not read:
+            raise BrainsurgeonError("the data is empty: there is no sample to calibrate on")
+        tokens = not tensors_of(read[0])[0].is_floating_point()
+        return list(regroup(read, TOKENS if tokens else IMAGES))
+
+    def _costs(
+        self, surgery: Surgery, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
+    ) -> dict[str, Tensor]:
+        """Return what the loss feels of each row's error, from a backward pass over some samples on the device."""
+        if self.costs == "none":
+            return {}
+        model, home = loss.model, next(loss.model.parameters()).device
+        trained = {parameter: parameter.requires_grad for parameter in model.parameters()}
+        some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in first(batches, COSTED)]
+        try:
+            model.to(surgery.device).requires_grad_(False)
+            for layer in layers[:1]:  # gradients flow from the first layer's outputs on; no weight needs one
+                layer.weight.requires_grad_(True)
+            return output_costs(loss, layers, some)
+        finally:
+            model.to(home)
+            for parameter, wanted in trained.items():
+                parameter.requires_grad_(wanted)
+                parameter.grad = None
+
+    def _counts(
+        self, task: Task, layers: list[LinearMap], curves: Callable[[], list[Any]]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Return how many weights of each linear map go, and of the others; several layers share by their errors."""
+        maps = {layer.name for layer in layers}
+        counts: dict[str, int] = {}
+        found: dict[str, Any] = {}
+        for share in task.shares:
+            names = [name for name, _, _ in share.layers]
+            if len(names) == 1:
+                counts[names[0]] = share.count
+                continue
+            found = found or {curve.name: curve for curve in curves()}
+            sizes = {name: size for name, _, size in share.layers}
+            plain = [name for name in names if name not in maps]  # no error curve: the mean sparsity
+            rest = sum(sizes[name] for name in plain)
+            total = sum(sizes.values())
+            for name in plain:
+                counts[name] = share.count * sizes[name] // total
+            left = share.count - sum(counts[name] for name in plain) if rest else share.count
+            inside = [name for name in names if name in maps]
+            area = self.pattern.area
+            units = allocate([found[name] for name in inside], left)
+            counts |= dict(zip(inside, _rounded(units, area), strict=True))
+        return {n: c for n, c in counts.items() if n in maps}, {n: c for n, c in counts.items() if n not in maps}
+
+
+def _rounded(counts: list[int], area: int) -> list[int]:
+    """Round counts to multiples of a block's area with the same sum, which is such a multiple."""
+    if area == 1:
+        return counts
+    down = [count // area for count in counts]
+    missing = sum(counts) // area - sum(down)
+    order = sorted(range(len(counts)), key=lambda k: -(counts[k] % area))
+    for k in order[:missing]:
+        down[k] += 1
+    return [count * area for count in down]
+
+
+def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]:
+    masks = {}
+    for name, count in counts.items():
+        parameter = model.get_parameter(name)
+        flat = parameter.detach().abs().reshape(1, -1).float()
+        mask = Pattern().prune_lowest(flat, count).view(parameter.shape)
+        parameter.data.masked_fill_(mask, 0.0)
+        masks[name] = mask
+    return masks
+
+
+def _training_modes(model: nn.Module) -> dict[nn.Module, bool]:
+    return {module: module.training for module in model.modules()}
+
+
+def _store(store: Any) -> tuple[Callable[[int], Any], Callable[[int, dict[str, Tensor]], None]]:
+    if store is None:
+        return (lambda number: None), (lambda number, tensors: None)
+    return store.load_part, store.save_part
