@@ -39,7 +39,8 @@ class Judge(Protocol):
 class Problem:
     """Prune exactly `budget` of these weights.
 
-    `quadratic` and `judge` are None where the method said that it needs none.
+    `quadratic` and `judge` are None where the method said that it needs none. `layers` names the tensors that the
+    weights are of, in order, with their shapes.
     """
 
     weights: Tensor
@@ -49,6 +50,7 @@ class Problem:
     maybe_judge: Judge | None = None
     notify: Callback = silent
     clock: Clock = field(default_factory=Clock)
+    layers: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def quadratic(self) -> QuadraticModel:

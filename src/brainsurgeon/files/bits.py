@@ -7,12 +7,12 @@ import zlib
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon.files.sealed import ADVICE, FileError
 
-EXPANSION, FREELY = 1000, 2**31
-"""A file may expand to so many times its size, or to so many bytes: a small file must not fill the memory."""
+EXPANSION, FREELY = 500, 2**28
+"""Where no model says how large a mask is, a file may expand to so many times its size, or to so many bytes."""
 
 
 def encode(pruned: Tensor) -> Tensor:
@@ -51,7 +51,15 @@ def _inflate(stored: bytes, length: int, name: str) -> bytes:
     return bits
 
 
-def check_expansion(given: int, size: int) -> None:
-    """Refuse to make far more bytes of a file than it has."""
-    if size > max(FREELY, EXPANSION * given):
-        raise FileError(f"the file would expand from {given:,} to {size:,} bytes: it is not trusted to be what it says")
+def check_expansion(given: int, size: int, room: int = 0) -> None:
+    """Refuse to make far more bytes of a file than it has, or than the model that it belongs to has."""
+    if size > max(FREELY, EXPANSION * given, room):
+        raise FileError(
+            f"the file would expand from {given:,} to {size:,} bytes, and is not trusted to be what it says: give the "
+            "model that it belongs to (load_masks(path, model), load(folder, model)), whose size is then the limit"
+        )
+
+
+def room_of(model: nn.Module | None) -> int:
+    """Return the bytes that what belongs to a model may take: as many as its own, 8 a weight at most."""
+    return 0 if model is None else sum(8 * tensor.numel() for tensor in model.parameters())

@@ -17,10 +17,13 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.files.writing import write_whole
+from brainsurgeon.network.names import listed, plain_names, unwrapped
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _LEGACY_PICKLES = 4  # magic number, protocol, machine, and then the object itself
 _LISTED = 5  # names shown in an error
+_MOST_PICKLE = 64 << 20  # bytes of names and shapes; a million tensors take fewer
+_MOST_EXPANSION = 50  # PyTorch stores its archives as they are: one that inflates far beyond itself is no checkpoint
 _UNREADABLE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError, KeyError)
 
 
@@ -48,8 +51,8 @@ def _plain_dict(*_: object) -> dict[Any, Any]:
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     """Read the weights in a safetensors or torch file, by their plain names.
 
-    The usual wrappings are taken off: `state_dict` and its like, the `module.` of data-parallel
-    training, the `_layer` of masked layers, whose masks are dropped. The pair `weight_orig`,
+    The usual wrappings are taken off: `state_dict` and its like, the `module.` of data-parallel training, the
+    `_orig_mod.` of `torch.compile`, the `_layer` of masked layers, whose masks are dropped. The pair `weight_orig`,
     `weight_mask` of `torch.nn.utils.prune` becomes the pruned `weight`.
     """
     path = Path(path)
@@ -61,9 +64,10 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
             content = content[key]
             break
     found = dict(content) if isinstance(content, Mapping) else {}
-    state = _plain_names({name: value for name, value in found.items() if isinstance(value, Tensor)})
+    named = {name: value for name, value in found.items() if isinstance(name, str) and isinstance(value, Tensor)}
+    state = _plain_state(named, path)
     if not state:
-        came = f"the keys {_listed(list(map(str, found)))}" if found else f"a {type(content).__name__}"
+        came = f"the keys {listed(map(str, found), _LISTED)}" if found else f"a {type(content).__name__}"
         raise CheckpointError(
             f"Expected named tensors in {path}, alone or under one of {', '.join(_WRAPPERS)}; found {came}. "
             "Save `model.state_dict()` and read that."
@@ -77,39 +81,74 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> nn.Module:
 
 
 def fit(model: nn.Module, state: dict[str, Tensor], path: str | Path) -> nn.Module:
-    """Put a state dict into `model`, all of it and nothing else, or say what does not fit; `path` is its origin."""
-    expected = model.state_dict()
-    for name in expected:  # some writers leave out this counter, which has no effect once trained
-        if name.endswith("num_batches_tracked"):
-            state.setdefault(name, expected[name])
+    """Put a state dict into `model`, all of it and nothing else, or say what does not fit; `path` is its origin.
+
+    Names are compared without the prefixes of `torch.compile` and of data-parallel training, on both sides.
+    """
+    inner = unwrapped(model)
+    own = plain_names({name: name for name in inner.state_dict()})
+    expected, state = plain_names(inner.state_dict()), plain_names(state)
+    _fill_in(state, expected)
     problems = []
     if missing := [name for name in expected if name not in state]:
-        problems.append(f"it lacks {_listed(missing)}")
+        problems.append(f"it lacks {listed(missing, _LISTED)}")
     if unknown := [name for name in state if name not in expected]:
-        problems.append(f"the network has no {_listed(unknown)}")
+        problems.append(f"the network has no {listed(unknown, _LISTED)}")
     shapes = [
         f"{name} (network {tuple(expected[name].shape)}, file {tuple(value.shape)})"
         for name, value in state.items()
         if name in expected and expected[name].shape != value.shape
     ]
     if shapes:
-        problems.append(f"the shapes differ for {_listed(shapes)}")
+        problems.append(f"the shapes differ for {listed(shapes, _LISTED)}")
     if problems:
         raise CheckpointError(
             f"{path} does not fit {type(model).__name__}: {'; '.join(problems)}. "
             "Build the network with the kind, depth and width it was trained with."
         )
-    model.load_state_dict(state)
+    inner.load_state_dict({own[name]: value for name, value in state.items()})
     return model
 
 
+def _fill_in(state: dict[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Add what a file may leave out: counters without effect, and further names of a tensor that it holds."""
+    held = {place(value, name): state[name] for name, value in expected.items() if name in state}
+    for name, value in expected.items():
+        if name.endswith("num_batches_tracked"):  # some writers leave it out
+            state.setdefault(name, value)
+        elif name not in state and place(value, name) in held:
+            state[name] = held[place(value, name)]
+
+
+def place(tensor: Tensor, name: str) -> Any:
+    """Tell tensors that are one and the same memory; an empty one, or what is no plain tensor, is only itself."""
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta or not tensor.numel():
+        return name
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+
+
+def once(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return tensors, each memory once, and for every further name of one the name that it is stored under."""
+    first: dict[Any, str] = {}
+    stored: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    for name, tensor in state.items():
+        known = first.setdefault(place(tensor, name), name)
+        if known == name:
+            stored[name] = tensor
+        else:
+            tied[name] = known
+    return stored, tied
+
+
 def save_checkpoint(model: nn.Module, path: str | Path, metadata: dict[str, str] | None = None) -> None:
-    """Write the weights of `model` as safetensors; the file appears whole or not at all."""
-    save_tensors(model.state_dict(), path, metadata)
+    """Write the weights of `model` as safetensors, tied ones once; the file appears whole or not at all."""
+    stored, tied = once(plain_names(unwrapped(model).state_dict()))
+    save_tensors(stored, path, {**tied, **(metadata or {})} or None)
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: str | Path, metadata: dict[str, str] | None = None) -> None:
-    """Write tensors by name as safetensors, those that share memory once a name."""
+    """Write tensors by name as safetensors."""
     from safetensors.torch import save
 
     copies = {
@@ -118,16 +157,29 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | Path, metadata: dict
     write_whole(Path(path), save(copies, metadata))  # its own save_file would make the file private to us
 
 
-def _plain_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _plain_state(state: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Return tensors by the names of the plain network, masks of pruned pairs and of masked layers put in."""
     plain = {}
     for name, value in state.items():
-        if name.rpartition(".")[2].endswith("mask"):
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise CheckpointError(
+                f"{path}: {name!r} is larger than what is stored of it. It is not a plain checkpoint."
+            )
+    for name, value in plain_names(state).items() if state else ():
+        owner, _, own = name.rpartition(".")
+        if own.endswith("mask") and _is_of_pruning(name, owner, state):
             continue
-        if name.endswith("_orig"):
-            name = name.removesuffix("_orig")
-            value = value * state.get(f"{name}_mask", torch.ones(()))
-        plain[name.removeprefix("module.").replace("._layer.", ".")] = value
+        mask = next((state[n] for n in state if n.endswith(f"{name.removesuffix('_orig')}_mask")), None)
+        if name.endswith("_orig") and mask is not None and mask.shape == value.shape:
+            name, value = name.removesuffix("_orig"), value * mask
+        plain[name.replace("._layer.", ".")] = value
     return plain
+
+
+def _is_of_pruning(name: str, owner: str, state: Mapping[str, Tensor]) -> bool:
+    """Say whether a mask belongs to a pruned pair or a masked layer; any other is a buffer of the network."""
+    pair = f"{name.removesuffix('_mask')}_orig"
+    return any(other.endswith(pair) or f"{owner}._layer." in other for other in state)
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -165,18 +217,27 @@ def _globals_named_in(file: BinaryIO) -> set[str]:
             inside = next((n for n in archive.namelist() if n.endswith("data.pkl")), None)
             if inside is None:
                 raise ValueError("the archive holds no data.pkl")
-            pickles = [archive.read(inside)]
-        return {name for content in pickles for name in _global_names(pickletools.genops(content))}
+            _check_expansion(archive, archive.getinfo(inside))
+            return _global_names(pickletools.genops(archive.read(inside)))
     file.seek(0)
     return {name for _ in range(_LEGACY_PICKLES) for name in _global_names(pickletools.genops(file))}
+
+
+def _check_expansion(archive: zipfile.ZipFile, pickled: zipfile.ZipInfo) -> None:
+    """Refuse an archive that would keep the reader busy, or fill the memory, before it is read."""
+    whole = sum(info.file_size for info in archive.infolist())
+    stored = sum(info.compress_size for info in archive.infolist())
+    if pickled.file_size > _MOST_PICKLE or max(whole / max(stored, 1), _ratio(pickled)) > _MOST_EXPANSION:
+        raise ValueError(
+            f"its {stored:,} bytes would expand to {whole:,}, {pickled.file_size:,} of them names and shapes"
+        )
+
+
+def _ratio(info: zipfile.ZipInfo) -> float:
+    return info.file_size / max(info.compress_size, 1)
 
 
 def _global_names(operations: Any) -> set[str]:
     found = {argument for code, argument, _ in operations if code.name == "GLOBAL"}
     # Python 2 wrote its builtins under another name; the reader looks them up under the new one.
     return {name.replace(" ", ".").replace("__builtin__.", "builtins.") for name in found}
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.files import bits
+from brainsurgeon.files.checkpoint import place
 from brainsurgeon.files.sealed import ADVICE, FileError
 
 KEPT, VALUES = "::kept", "::values"
@@ -30,7 +31,7 @@ def compress(state: Mapping[str, Tensor], masks: Mapping[str, Tensor]) -> tuple[
         state, key=lambda name: name not in masks
     ):  # a mask's own name comes before the others tied to it
         tensor = state[name]
-        first = seen.setdefault(_place(tensor, name), name)
+        first = seen.setdefault(place(tensor, name), name)
         if "::" in name:
             raise FileError(f"a tensor called {name!r} cannot be stored compressed: save it dense, or rename it")
         if first != name:
@@ -44,9 +45,11 @@ def compress(state: Mapping[str, Tensor], masks: Mapping[str, Tensor]) -> tuple[
     return stored, {"shapes": shapes, **({"tied": tied} if tied else {})}
 
 
-def expand(stored: Mapping[str, Tensor], info: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the state dict and the masks."""
-    shapes, tied = _described(stored, info)
+def expand(
+    stored: Mapping[str, Tensor], info: Mapping[str, Any], room: int = 0
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the state dict and the masks; what a model may take is `room`."""
+    shapes, tied = _described(stored, info, room)
     state = {name: tensor for name, tensor in stored.items() if "::" not in name}
     masks: dict[str, Tensor] = {}
     for name, shape in shapes.items():
@@ -59,11 +62,19 @@ def expand(stored: Mapping[str, Tensor], info: Mapping[str, Any]) -> tuple[dict[
             )
         state[name] = torch.zeros(shape, dtype=values.dtype)
         state[name][~masks[name]] = values
-    return {**state, **{name: state[first] for name, first in tied.items()}}, masks
+    return with_tied(state, tied), masks
+
+
+def with_tied(state: Mapping[str, Tensor], tied: Any) -> dict[str, Tensor]:
+    """Return tensors with those that were stored under another name; refuse names that are not there."""
+    sound = isinstance(tied, dict) and all(isinstance(first, str) and first in state for first in tied.values())
+    if not sound or any(name in state for name in tied):
+        raise FileError(f"the file names a tensor twice, or one that is not there. {ADVICE}")
+    return {**state, **{name: state[first] for name, first in tied.items()}}
 
 
 def _described(
-    stored: Mapping[str, Tensor], info: Mapping[str, Any]
+    stored: Mapping[str, Tensor], info: Mapping[str, Any], room: int
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     """Check that what a file says of itself is sound and names exactly what it holds."""
     shapes, tied = info.get("shapes"), info.get("tied", {})
@@ -79,15 +90,10 @@ def _described(
         raise FileError(f"the file names a tensor twice, or one that is not there. {ADVICE}")
     size = sum(math.prod(shape) * stored[name + VALUES].element_size() for name, shape in shapes.items())
     given = sum(tensor.numel() * tensor.element_size() for tensor in stored.values())
-    bits.check_expansion(given, size)
+    bits.check_expansion(given, size, room)
     return {name: tuple(shape) for name, shape in shapes.items()}, tied
 
 
 def is_shape(shape: Any) -> bool:
     """Say whether this is a list of whole, non-negative sides."""
     return isinstance(shape, list) and all(type(side) is int and 0 <= side < 2**48 for side in shape)
-
-
-def _place(tensor: Tensor, name: str) -> Any:
-    """Tell tensors that are one and the same memory; an empty one is only itself."""
-    return (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()) if tensor.numel() else name

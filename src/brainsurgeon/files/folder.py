@@ -20,10 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.files.checkpoint import fit
-from brainsurgeon.files.compressed import compress, expand
+from brainsurgeon.files.bits import room_of
+from brainsurgeon.files.checkpoint import fit, once
+from brainsurgeon.files.compressed import compress, expand, with_tied
 from brainsurgeon.files.masks import read_masks, write_masks
 from brainsurgeon.files.sealed import ADVICE, FileError, parse_object, read_sealed, write_sealed
+from brainsurgeon.network.names import plain_names, unwrapped
 from brainsurgeon.network.zeros import check_masks, count_zeros, zero_masks
 
 DENSE, COMPRESSED = "model.safetensors", "model.compressed.safetensors"
@@ -61,15 +63,12 @@ def save(
         compressed: write bits and values instead of every weight.
         record: what is known of the pruning, as JSON takes it.
     """
-    masks = dict(zero_masks(model) if masks is None else masks)
+    masks = zero_masks(model) if masks is None else check_masks(model, masks)
     count_zeros(model, masks)
-    state = model.state_dict()
+    state = plain_names(unwrapped(model).state_dict())
     if unknown := [name for name in masks if name not in state]:
         raise FileError(f"the masks name {unknown[0]!r}, which is not in the state dict of {type(model).__name__}")
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty: give a new folder, so that no other run is overwritten")
+    folder = new_folder(folder)
     seals: dict[str, str] = {}
     if record is not None:
         content = json.dumps(record, indent=2, allow_nan=False).encode()
@@ -80,12 +79,30 @@ def save(
         write_sealed(stored, folder / COMPRESSED, "compressed", {**info, **seals})
     else:
         seals["masks"] = write_masks(masks, folder / MASKS, compressed=False)
-        write_sealed(state, folder / DENSE, "dense", seals)
+        stored, tied = once(state)
+        write_sealed(stored, folder / DENSE, "dense", {**seals, **({"tied": tied} if tied else {})})
     return folder
 
 
-def read(folder: str | Path) -> Saved:
-    """Read a folder that `save` wrote, having checked all of it; no model is needed."""
+class FolderTakenError(FileError, FileExistsError):
+    """A place to write to that holds something already."""
+
+
+def new_folder(folder: str | Path) -> Path:
+    """Make a folder, or take an empty one; refuse a place that holds something already."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "is not empty" if folder.is_dir() else "is a file"
+        raise FolderTakenError(f"{folder} {what}: give a new folder, so that nothing is overwritten")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made: {error.strerror or error}; give another place") from error
+    return folder
+
+
+def read(folder: str | Path, model: nn.Module | None = None) -> Saved:
+    """Read a folder that `save` wrote, having checked all of it; a model is not needed, but limits what is made."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileError(f"there is no folder {folder}")
@@ -95,10 +112,11 @@ def read(folder: str | Path) -> Saved:
         raise FileError(f"expected {DENSE} or {COMPRESSED} in {folder}, found {what}")
     if there == [COMPRESSED]:
         stored, info, _ = read_sealed(folder / COMPRESSED, "compressed")
-        state, masks = expand(stored, info)
+        state, masks = expand(stored, info, room_of(model))
     else:
-        state, info, _ = read_sealed(folder / DENSE, "dense")
-        masks, seal = read_masks(folder / MASKS)
+        stored, info, _ = read_sealed(folder / DENSE, "dense")
+        state = with_tied(stored, info.get("tied", {}))
+        masks, seal = read_masks(folder / MASKS, room_of(model))
         if seal != info.get("masks"):
             raise FileError(f"{folder / MASKS} belongs to another model than {DENSE} beside it. {ADVICE}")
     saved = Saved(state, masks, _read_record(folder / RECORD, info.get("record")))
@@ -111,8 +129,8 @@ def load(folder: str | Path, model: nn.Module) -> Saved:
 
     The model is filled in place; what is returned holds the masks, as `freeze_zeros` and `finetune` take them.
     """
-    saved = read(folder)
-    for name, value in model.state_dict().items():
+    saved = read(folder, model)
+    for name, value in plain_names(unwrapped(model).state_dict()).items():
         if name in saved.state and saved.state[name].dtype != value.dtype:
             raise FileError(
                 f"{folder} holds {name!r} as {saved.state[name].dtype}, the model as {value.dtype}: convert the model "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Replace numbers that JSON has no word for (a diverged loss) by null."""
+    """Return a value as JSON takes it: numbers of any kind, null for those it has no word for, words for the rest."""
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    return str(value)

@@ -22,8 +22,8 @@ PAIRS = 4
 COUPLED = 0.02
 """A loss of two samples that is so far outside of what it is for each of them couples them; rounding does less."""
 REMEDY = (
-    "take gradients of groups (gradient_batch=32), or give a loss(model, batch) in which each sample of the batch holds "
-    "a whole group"
+    "take gradients of groups (gradient_batch=32), or give a loss(model, batch) of batches whose every sample holds a "
+    "whole group"
 )
 
 
@@ -34,9 +34,9 @@ class BadSampleError(BrainsurgeonError):
         super().__init__(message)
         self.sample, self.number = sample, number
 
-    def located(self, data: Any) -> BrainsurgeonError:
+    def located(self, *data: Any) -> BrainsurgeonError:
         """Return the error with the place of the sample in the user's data, where it is found there."""
-        place = where(data, self.sample)
+        place = next(filter(None, (where(part, self.sample) for part in data)), "")
         return BrainsurgeonError(f"{self}; it is {place}" if place else str(self))
 
 
@@ -88,9 +88,25 @@ def _oddity(sample: Batch) -> str:
         if bad:
             return f"{bad} of its {tensor.numel()} numbers are NaN or infinite. Mend it, or leave it out"
     return (
-        "its own numbers are finite, so look at its label (in range?), its scale, and for a logarithm, root or division "
-        "at 0 in the model or the loss; mend it, or leave it out"
+        "its own numbers are finite, so look at its label (in range?), its scale, and for a logarithm, root or "
+        "division at 0 in the model or the loss; mend it, or leave it out"
     )
+
+
+def check_separate(batch_loss: BatchLoss, batch: Batch, group: int | None) -> tuple[str, ...]:
+    """Note a loss that couples the samples of a batch; refuse it where gradients are of single samples (`group` 1).
+
+    Without a `group` the method chooses it, and only a loss that a single sample does not have is refused.
+    """
+    found = coupling(batch_loss, batch)
+    if not found:
+        return ()
+    if "sum over samples" in found:
+        return (f"the loss is no mean: {found}; give reduction='mean', or batches of other sizes weigh otherwise",)
+    told = f"the loss couples the samples of a batch: {found}"
+    if group == 1 or (group is None and "single sample" in found):
+        raise BrainsurgeonError(f"{told}. Gradients of single samples say nothing of it: {REMEDY}")
+    return (f"{told}, so the result depends on which of them come together",)
 
 
 def coupling(batch_loss: BatchLoss, batch: Batch) -> str:

@@ -122,8 +122,8 @@ def gradient_rows(
         raise BrainsurgeonError(
             f"the data gave no gradient: it is empty, or holds fewer than gradient_batch={gradient_batch} samples"
         )
-    rows, found = choose_rows(batch_loss, parameters, first)
-    notes += found
+    rows, told = choose_rows(batch_loss, parameters, first)
+    notes += told
     filled = 0
     for groups in itertools.chain([first], chunks):
         groups = cut(groups, slice(num_gradients - filled))

@@ -22,7 +22,7 @@ def check_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # PyTorch raises either
+    except (RuntimeError, AssertionError, TypeError) as error:  # PyTorch raises any of these
         reason = str(error).strip().partition("\n")[0]
         raise BrainsurgeonError(f"device {str(name)!r} cannot be used here: {reason}") from error
     return device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -28,8 +29,8 @@ def check_model(model: nn.Module) -> None:
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm | SpectralNorm):
                 raise BrainsurgeonError(
-                    f"the {hook.name} of {name!r} is made anew before every call by an old-style {type(hook).__name__}:"
-                    f" take it off first ({REMOVED_BY[type(hook)]}(module)), or give it to torch.nn.utils.parametrizations"
+                    f"the {hook.name} of {name!r} is made anew before every call by an old-style {type(hook).__name__}: "
+                    f"take it off first ({REMOVED_BY[type(hook)]}(module)) and put it back on the pruned model"
                 )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, UninitializedParameter):
@@ -55,7 +56,9 @@ def check_parameter(name: str, parameter: nn.Parameter, owner: nn.Module, explic
             "(torch.nn.utils.prune.remove), or exclude it"
         )
     if parameter.is_meta:
-        raise BrainsurgeonError(f"parameter {name!r} holds no values (it is on the meta device): load its weights first")
+        raise BrainsurgeonError(
+            f"parameter {name!r} holds no values (it is on the meta device): load its weights first"
+        )
     if parameter.layout != torch.strided:
         raise BrainsurgeonError(
             f"parameter {name!r} is stored as {parameter.layout}, and only dense weights can be pruned: "
@@ -78,9 +81,9 @@ def check_memory(chosen: Sequence[tuple[str, nn.Parameter]]) -> None:
         start = parameter.data_ptr()
         spans.append((str(parameter.device), start, start + reach * parameter.element_size(), name))
     spans.sort()
-    for (device, _, end, name), (other_device, start, _, other) in zip(spans, spans[1:], strict=False):
+    for (device, _, end, name), (other_device, start, _, other) in pairwise(spans):
         if device == other_device and start < end:
             raise BrainsurgeonError(
-                f"parameters {name!r} and {other!r} share memory, but are two parameters: let both modules hold one and "
-                "the same nn.Parameter (tied weights), give each memory of its own (clone), or exclude one"
+                f"parameters {name!r} and {other!r} share memory, but are two parameters: let both modules hold one "
+                "and the same nn.Parameter (tied weights), give each memory of its own (clone), or exclude one"
             )

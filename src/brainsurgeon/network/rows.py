@@ -44,7 +44,9 @@ def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) ->
             if _agree(found, expected) or _agree_in_double(batch_loss, parameters, probe):
                 return batched, ()
             reason = "batched gradients differ from single ones"
-    return one_by_one, (f"gradients are taken one by one, which is slower: torch.func cannot batch this model ({reason})",)
+    return one_by_one, (
+        f"gradients are taken one by one, which is slower: torch.func cannot batch this model ({reason})",
+    )
 
 
 def _ways(batch_loss: BatchLoss) -> tuple[Rows, Rows]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -16,6 +17,13 @@ Batch = Any
 
 READ = 64
 """Samples a batch, where the batches are ours to cut."""
+
+
+def as_seed(seed: Any) -> int:
+    """Return a seed as a plain whole number, or refuse it."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not -(2**63) <= int(seed) < 2**64:
+        raise BrainsurgeonError(f"seed must be a whole number below 2^64, got {seed!r}")
+    return int(seed)
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:

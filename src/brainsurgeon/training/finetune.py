@@ -14,8 +14,12 @@ from torch import Tensor, nn
 
 from brainsurgeon.events import Callback, silent
 from brainsurgeon.events.progress import watch
+from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.loss import BatchLoss, LossLike
-from brainsurgeon.network.zeros import count_zeros, set_zeros, zero_masks
+from brainsurgeon.network.memory import check_device
+from brainsurgeon.network.modes import dense_gradients, modes_kept, own_mode
+from brainsurgeon.network.zeros import check_masks, count_zeros, set_zeros, zero_masks
+from brainsurgeon.samples.batches import as_seed
 from brainsurgeon.samples.epochs import split
 from brainsurgeon.training.loop import Augment, Tuning
 from brainsurgeon.training.settings import FinetuneSettings
@@ -46,6 +50,7 @@ class FinetuneResult:
         )
 
 
+@own_mode()
 def finetune(
     model: nn.Module,
     data: Any,
@@ -82,18 +87,20 @@ def finetune(
     settings = settings or FinetuneSettings(**options)
     started = time.perf_counter()
     model = model if in_place else copy.deepcopy(model)
-    model.to(device or next(model.parameters()).device)
-    masks = dict(zero_masks(model) if masks is None else masks)
+    model.to(check_device(device or next(model.parameters()).device))
+    masks = zero_masks(model) if masks is None else check_masks(model, masks)
     set_zeros(model, masks)
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = torch.Generator().manual_seed(as_seed(settings.seed))
+    whole = data
     if held_out is None and settings.held_out_share:
         data, held_out = split(data, settings.held_out_share, generator)
-    run = Tuning(BatchLoss(model, loss), settings, held_out, augment, generator)
-    was_training = model.training
-    before = run.held_out_loss()
-    with watch(callback or silent, progress) as notify:
-        epochs, best, after = run.train(data, masks, before, notify)
-    model.train(was_training)
+    with modes_kept(model), dense_gradients(model), watch(callback or silent, progress) as notify:
+        run = Tuning(BatchLoss(model, loss), settings, held_out, augment, generator)
+        try:
+            before = run.held_out_loss(checked=True)
+            epochs, best, after = run.train(data, masks, before, notify)
+        except BadSampleError as error:
+            raise error.located(whole, held_out) from error
     return FinetuneResult(
         model,
         masks,

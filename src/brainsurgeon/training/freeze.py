@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.names import named_parameters
 from brainsurgeon.network.zeros import check_masks, count_zeros, set_zeros, zero_masks
 
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -30,14 +31,14 @@ class FrozenZeros:
 
     def __init__(self, model: nn.Module, optimizers: Iterable[Optimizer], masks: Mapping[str, Tensor]):
         self.model = model
-        self.masks = dict(masks)
+        self.masks = check_masks(model, masks)
         self._kept: dict[str, Tensor] = {}
         self._hooks: list[Any] = [optimizer.register_step_post_hook(self._after_step) for optimizer in optimizers]
-        for name in self.masks:
-            parameter = model.get_parameter(name)
+        parameters = named_parameters(model)
+        self._parameters = {name: parameters[name] for name in self.masks}
+        for name, parameter in self._parameters.items():
             if parameter.requires_grad:
                 self._hooks.append(parameter.register_post_accumulate_grad_hook(partial(self._clear_gradient, name)))
-        self._parameters = {name: model.get_parameter(name) for name in self.masks}
 
     def count(self) -> int:
         """Return the number of pruned weights, having verified that every one of them is exactly zero."""
@@ -96,8 +97,7 @@ def freeze_zeros(
         raise BrainsurgeonError(
             f"expected a torch.optim.Optimizer, or several, to hold the zeros against; got {optimizer!r}"
         )
-    masks = zero_masks(model) if masks is None else masks
-    check_masks(model, masks)
+    masks = zero_masks(model) if masks is None else check_masks(model, masks)
     trained = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
     if not any(id(parameter) in trained for parameter in model.parameters()):
         raise BrainsurgeonError(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
+from brainsurgeon.network.checks import check_samples
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.samples.epochs import read_epoch, steps_of
@@ -39,6 +40,7 @@ class Tuning:
         self.batch_loss, self.settings, self.augment, self.generator = batch_loss, settings, augment, generator
         self.device = next(batch_loss.model.parameters()).device
         self._held_out = held_out
+        self._modes = {module: module.training for module in batch_loss.modules()}
         trained = [parameter for parameter in batch_loss.model.parameters() if parameter.requires_grad]
         self.optimizer = OPTIMIZERS[settings.optimizer](
             trained, lr=settings.learning_rate, weight_decay=settings.weight_decay
@@ -52,7 +54,10 @@ class Tuning:
         best, best_loss, best_state = 0, before, self._copy()
         with freeze_zeros(self.batch_loss.model, self.optimizer, masks):
             for epoch in range(1, self.settings.epochs + 1):
-                values = {"loss": self._epoch(data, epoch - 1), "held_out": self.held_out_loss()}
+                mean = self._epoch(data, epoch - 1)
+                if not math.isfinite(mean):
+                    self._explain(data, epoch, mean, best_state)
+                values = {"loss": mean, "held_out": self.held_out_loss()}
                 epochs.append(values)
                 notify(Event("fine-tune", epoch, self.settings.epochs, values))
                 if self._held_out is None or values["held_out"] < best_loss:
@@ -63,7 +68,7 @@ class Tuning:
         return epochs, best, best_loss
 
     def _epoch(self, data: Any, epoch: int) -> float:
-        self.batch_loss.train()
+        self._train_mode()
         total, samples, steps = torch.zeros((), device=self.device), 0, steps_of(data, self.settings.batch_size)
         for step, batch in enumerate(read_epoch(data, self.settings.batch_size, self.generator, self.device), 1):
             done = (epoch + min((step - 0.5) / steps, 1.0)) / self.settings.epochs  # in the middle of the step
@@ -79,17 +84,41 @@ class Tuning:
             raise BrainsurgeonError(
                 f"epoch {epoch + 1} found no samples: an iterator can be read once only; give a DataLoader or tensors"
             )
-        mean = total.item() / samples
-        if not math.isfinite(mean):
-            raise BrainsurgeonError(
-                f"fine-tuning diverged in epoch {epoch + 1} (the loss is {mean}): lower the learning rate, which is "
-                f"{self.settings.learning_rate}"
-            )
-        return mean
+        return total.item() / samples
+
+    def _train_mode(self) -> None:
+        """Train what was in training mode, or all of a model that was not; what was set apart to evaluate stays so."""
+        self.batch_loss.train()
+        if self._modes[self.batch_loss.model]:
+            for module, mode in self._modes.items():
+                module.training = mode
+
+    def _explain(self, data: Any, epoch: int, mean: float, last: dict[str, Any]) -> None:
+        """Raise for an epoch whose loss is not finite: by a sample that has none even at good weights, or by steps."""
+        self.batch_loss.model.load_state_dict(last)
+        self._check(data, "the training samples")
+        raise BrainsurgeonError(
+            f"fine-tuning diverged in epoch {epoch} (the loss is {mean}): lower the learning rate, which is "
+            f"{self.settings.learning_rate}"
+        )
+
+    def _check(self, data: Any, what: str) -> None:
+        """Refuse data with a sample whose loss is not finite at the weights the model has now."""
+        self.batch_loss.eval()
+        seen = 0
+        for batch in read_epoch(data, self.settings.batch_size, self.generator, self.device):
+            with torch.no_grad():
+                finite = bool(torch.isfinite(self.batch_loss(batch)))
+            if not finite:
+                check_samples(self.batch_loss, batch, seen, what)
+            seen += batch_size(batch)
 
     @torch.no_grad()
-    def held_out_loss(self) -> float:
-        """Return the mean loss of the held-out samples in evaluation mode; not a number where there are none."""
+    def held_out_loss(self, checked: bool = False) -> float:
+        """Return the mean loss of the held-out samples in evaluation mode; not a number where there are none.
+
+        With `checked` one that is not finite is laid to a sample; later on, it is the steps that led there.
+        """
         if self._held_out is None:
             return math.nan
         self.batch_loss.eval()
@@ -99,7 +128,10 @@ class Tuning:
             samples += batch_size(batch)
         if not samples:
             raise BrainsurgeonError("there are no held-out samples (an iterator can be read once only): give some")
-        return total / samples
+        mean = total / samples
+        if checked and not math.isfinite(mean):
+            self._check(self._held_out, "the held-out samples")
+        return mean if math.isfinite(mean) else math.inf
 
     def _copy(self) -> dict[str, Any]:
         return copy.deepcopy(self.batch_loss.model.state_dict())

@@ -1,0 +1,165 @@
+"""Every sample that is used is checked, and the message names it; losses that couple samples are noticed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.data import DataLoader, TensorDataset
+
+import brainsurgeon
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.checks import coupling
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.samples.batches import concatenate, regroup
+
+SMALL = {"num_gradients": 60, "loss_samples": 60, "num_draws": 4}
+
+
+def network() -> nn.Module:
+    generator = torch.Generator().manual_seed(1)
+    model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) / 3)
+    return model
+
+
+def samples(count: int = 200) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, 6, generator=generator), torch.randint(3, (count,), generator=generator)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("method", ["cbs", "mp", "auto"])
+def test_one_bad_sample_anywhere_is_named_by_its_index_in_the_data(value: float, method: str) -> None:
+    x, y = samples(120)
+    x[77, 3] = value
+    settings = {} if method == "auto" else {"num_gradients": 20, "loss_samples": 100} if method == "cbs" else {}
+    with pytest.raises(BrainsurgeonError, match=r"1 of its 6 numbers are NaN or infinite.*index 77 of the data"):
+        brainsurgeon.prune(network(), (x, y), 0.5, method, **settings)
+
+
+def test_a_bad_sample_of_a_loader_is_named_in_stages() -> None:
+    x, y = samples(200)
+    x[150] = math.nan
+    loader = DataLoader(TensorDataset(x, y), 16, shuffle=True, generator=torch.Generator().manual_seed(3))
+    with pytest.raises(BrainsurgeonError, match="index 150 of the data set"):
+        brainsurgeon.prune(network(), loader, 0.5, "auto", max_gradients=2000)
+
+
+def test_a_gradient_that_is_not_finite_where_the_loss_is_names_its_sample() -> None:
+    x, y = samples(120)
+    x[33] = 0.0
+
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = nn.Linear(6, 3, bias=False)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.map(inputs).abs().sqrt()  # its slope at 0 is infinite
+
+    with pytest.raises(BrainsurgeonError, match=r"gradient of 'map.weight' is NaN.*index 33 of the data"):
+        brainsurgeon.prune(Root(), (x, y), 0.5, "cbs", num_gradients=120)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_finetune_names_a_bad_sample_wherever_it_falls(share: float) -> None:
+    pruned = brainsurgeon.prune(network(), samples(), 0.5, "mp").model
+    x, y = samples()
+    x[77] = math.nan
+    with pytest.raises(BrainsurgeonError, match="index 77 of the data"):
+        brainsurgeon.finetune(pruned, (x, y), epochs=2, held_out_share=share)
+
+
+def contrastive(output: Tensor, target: Tensor) -> Tensor:
+    unit = F.normalize(output, dim=1)
+    return F.cross_entropy(unit @ unit.T / 0.5, torch.arange(len(output)))
+
+
+def test_a_contrastive_loss_is_refused_one_by_one_and_taken_in_groups() -> None:
+    with pytest.raises(BrainsurgeonError, match=r"couples the samples of a batch.*gradient_batch"):
+        brainsurgeon.prune(network(), samples(), 0.5, "cbs", loss=contrastive, **SMALL)
+    settings = {**SMALL, "num_gradients": 20, "gradient_batch": 8}
+    result = brainsurgeon.prune(network(), samples(), 0.5, "cbs", loss=contrastive, **settings)
+    assert result.pruned == 54
+    assert any("couples the samples" in note for note in result.notes)
+
+
+def test_batch_statistics_are_noticed() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.ReLU(), nn.Linear(8, 3))
+    with pytest.raises(BrainsurgeonError, match=r"couples the samples of a batch.*gradient_batch"):
+        brainsurgeon.prune(model, samples(), 0.5, "wf", **{k: SMALL[k] for k in ("num_gradients", "loss_samples")})
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "cross_entropy",
+        nn.CrossEntropyLoss(weight=torch.tensor([0.1, 1.0, 5.0])),
+        nn.CrossEntropyLoss(label_smoothing=0.1),
+        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]) + 0.1 * model[0].weight.square().sum(),
+    ],
+)
+def test_means_of_any_weights_do_not_count_as_coupled(loss: Any) -> None:
+    batch_loss = BatchLoss(network(), loss)
+    if callable(loss) and not isinstance(loss, nn.Module):
+        model = network()
+        batch_loss = BatchLoss(model, lambda model, batch: loss(model, batch))
+    assert coupling(batch_loss, samples(16)) == ""
+
+
+def test_a_sum_is_told_from_a_mean() -> None:
+    found = coupling(BatchLoss(network(), nn.CrossEntropyLoss(reduction="sum")), samples(16))
+    assert "sum over samples" in found
+
+
+def test_dicts_are_joined_by_key_in_any_order() -> None:
+    one = {"a": torch.zeros(2, 3), "b": torch.ones(2, 3)}
+    two = {"b": torch.ones(2, 3), "a": torch.zeros(2, 3)}
+    whole = concatenate([one, two])
+    assert torch.equal(whole["a"], torch.zeros(4, 3))
+    assert torch.equal(whole["b"], torch.ones(4, 3))
+    (regrouped,) = regroup([one, two], 4)
+    assert torch.equal(regrouped["b"], torch.ones(4, 3))
+
+
+def test_batches_of_other_types_are_not_joined() -> None:
+    pieces = list(regroup([torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.float64)], 4))
+    assert [piece.dtype for piece in pieces] == [torch.float32, torch.float64]
+
+
+def test_a_held_out_set_of_its_own_is_searched_too() -> None:
+    pruned = brainsurgeon.prune(network(), None, 0.5, "mp").model
+    x, y = samples(40)
+    x[7] = math.inf
+    with pytest.raises(BrainsurgeonError, match=r"held-out samples.*index 7 of the data"):
+        brainsurgeon.finetune(pruned, samples(), held_out=(x, y), epochs=1)
+
+
+def test_a_submodules_own_evaluation_mode_is_kept_in_finetune() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).train()
+    model[1].eval()
+    pruned = brainsurgeon.prune(model, None, 0.5, "mp").model
+    before = pruned[1].running_mean.clone()
+    tuned = brainsurgeon.finetune(pruned, samples(), epochs=2).model
+    assert torch.equal(tuned[1].running_mean, before)
+    assert [module.training for module in tuned] == [True, False, True, True]
+
+
+def test_sparse_embeddings_are_pruned_and_finetuned() -> None:
+    model = nn.Sequential(nn.Embedding(20, 8, sparse=True), nn.Flatten(), nn.Linear(32, 3))
+    generator = torch.Generator().manual_seed(0)
+    data = (torch.randint(20, (80, 4), generator=generator), torch.randint(3, (80,), generator=generator))
+    result = brainsurgeon.prune(model, data, 0.5, "cbs", **SMALL)
+    assert not result.notes
+    assert result.model[0].sparse
+    for optimizer in ("sgd", "adamw"):
+        tuned = brainsurgeon.finetune(result.model, data, epochs=2, optimizer=optimizer)
+        assert tuned.pruned == 128
+        assert tuned.model[0].sparse
