@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brainsurgeon.app.cli.show import say
+
 if TYPE_CHECKING:
     from brainsurgeon.paper.reproduce.cells import Cell
 
@@ -50,7 +52,7 @@ def demo(
     console.print(table)
     console.print(f"Test accuracy in %, the best in bold; {time.perf_counter() - started:.0f} s in all.")
     _draw(cells, dense, picture)
-    console.print(f"A picture is in {picture}.")
+    say(console, f"A picture is in {picture}.")
 
 
 def _draw(cells: "list[Cell]", dense: float, picture: Path) -> None:

@@ -15,17 +15,20 @@ def report(
     files: Annotated[
         bool, typer.Option(help="Also every picture (SVG, PNG) and table (CSV, Markdown, LaTeX) as a file.")
     ] = True,
-    png: Annotated[bool, typer.Option(help="Pictures as PNG too (needs Pillow: brainsurgeon[plots]).")] = True,
+    png: Annotated[bool, typer.Option(help="Pictures as PNG too (needs matplotlib: brainsurgeon[plots]).")] = True,
 ) -> None:
     """Write report.html, figures/ and tables/ from one run or several.
 
     The page needs no network and nothing beside it; it suits screens light and dark, paper and phones.
     """
     from brainsurgeon.app.report import write_report
+    from brainsurgeon.app.report.png import why_no_png
 
     folder = output or runs[0]
     page = write_report(runs, folder, files=files, png=png)
     print(f"Report: {page}")
     if files:
+        if png and why_no_png():
+            print(f"No PNG: {why_no_png()}")
         print(f"Pictures: {folder / 'figures'}")
         print(f"Tables: {folder / 'tables'}")

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
-    from brainsurgeon.app.report.tables import Table as Words
+    from brainsurgeon.app.report.forms import Table as Words
     from brainsurgeon.app.runs import Cell, RunFolder
 
 
@@ -19,24 +20,25 @@ def show_result(run: "RunFolder", cell: "Cell") -> None:
 
     record = read_record([run.path])
     outcome = record.outcomes[0]
-    console = Console()
-    pruned, size = outcome.result["pruned"], outcome.result["size"]
-    console.print(f"[bold]{cell.method}[/] at {cell.sparsity:g}: {pruned:,} of {size:,} weights pruned")
+    console, result = Console(), outcome.result
+    counts = f" at {cell.sparsity:g}: {result.pruned:,} of {result.size:,} weights pruned"
+    console.print(Text.assemble((cell.method, "bold"), counts))
     for metric in record.metrics:
-        dense = record.of_dense(metric)
-        before = f"{figure(dense, metric)}{unit(metric)} dense, " if dense is not None else ""
-        console.print(f"{metric}: {before}[bold]{shown(outcome, metric)}{unit(metric)}[/] pruned")
+        dense, mark = record.of_dense(metric), unit(metric)
+        before = f"{figure(dense, metric)}{mark} dense, " if dense is not None else ""
+        console.print(Text.assemble(f"{metric}: {before}", (f"{shown(outcome, metric)}{mark}", "bold"), " pruned"))
     console.print(as_rich(layers(outcome)))
-    for note in outcome.result["notes"]:
-        console.print(f"Note: {note}", soft_wrap=True)
+    for note in result.notes:
+        say(console, f"Note: {note}")
     report(run.path, console)
-    console.print(f"Model, masks and record: {cell.folder}", highlight=False, soft_wrap=True)
+    say(console, f"Model, masks and record: {cell.folder}")
 
 
 def show_comparison(run: "RunFolder", cells: "list[Cell]") -> None:
     """Print one table of methods × sparsities."""
     from brainsurgeon.app.report import read_record
     from brainsurgeon.app.report.charts import WIDE
+    from brainsurgeon.app.report.output import put
     from brainsurgeon.app.report.pictures import curve
     from brainsurgeon.app.report.record import unit
     from brainsurgeon.app.report.tables import comparison, figure
@@ -45,31 +47,32 @@ def show_comparison(run: "RunFolder", cells: "list[Cell]") -> None:
     console = Console()
     dense = record.of_dense(record.metric)
     before = "" if dense is None else f"; the dense model has {figure(dense, record.metric)}{unit(record.metric)}"
-    console.print(f"{record.metric.capitalize()}, the best in bold{before}", highlight=False)
+    say(console, f"{record.metric.capitalize()}, the best in bold{before}")
     console.print(as_rich(comparison(record)))
     if len(record.sparsities) > 1:
-        picture = run.path / "comparison.svg"
-        picture.write_text(curve(record, record.metric, WIDE).svg(standalone=True))
-        console.print(f"Picture: {picture}", highlight=False, soft_wrap=True)
+        drawing = curve(record, record.metric, WIDE)
+        say(console, f"Picture: {put(run.path, 'comparison.svg', drawing.svg(standalone=True))}")
     report(run.path, console)
-    console.print(f"{len(cells)} pruned models: {cells[0].folder.parent}", highlight=False, soft_wrap=True)
+    say(console, f"{len(cells)} pruned models: {cells[0].folder.parent}")
 
 
 def report(folder: Path, console: Console) -> None:
     """Write the page, with its main picture, into a run's folder and say so."""
     from brainsurgeon.app.report import write_report
 
-    page = write_report([folder], folder, files=False)
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    say(console, f"Report: {write_report([folder], folder, files=False)}")
+
+
+def say(console: Console, words: str) -> None:
+    """Print a line as it is: names are no markup, and the terminal wraps it."""
+    console.print(words, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def as_rich(table: "Words") -> Table:
     """Return a table as the terminal shows it."""
     shown = Table()
-    shown.add_column(table.head[0], overflow="fold")
-    for name in table.head[1:]:
-        shown.add_column(name, justify="right")
+    for number, name in enumerate(table.head):
+        shown.add_column(Text(name), overflow="fold", justify="right" if number else "left")
     for number, row in enumerate(table.rows):
-        marked = (f"[bold]{cell}[/]" if (number, k) in table.best else cell for k, cell in enumerate(row))
-        shown.add_row(*marked)
+        shown.add_row(*(Text(cell, "bold" if (number, k) in table.best else "") for k, cell in enumerate(row)))
     return shown

@@ -1,7 +1,7 @@
 """Pictures as a few kinds of shape, so that the same drawing becomes SVG for a page, SVG for a file, or PNG.
 
-Shapes carry roles instead of colours ("ink", "grid", "series 0"); a page styles roles for light and dark, a file gets
-the light palette.
+Shapes carry roles instead of colours ("ink", "grid", "s0" for the first series); a page styles roles for light and
+dark, a file gets the light palette.
 """
 
 from __future__ import annotations
@@ -9,38 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
+from typing import Any
 
-LIGHT = {
-    "ink": "#1c2430",
-    "muted": "#5b6675",
-    "grid": "#dfe4ea",
-    "paper": "#ffffff",
-    "s0": "#2563c9",
-    "s1": "#d1480b",
-    "s2": "#0b8a5f",
-    "s3": "#8f2fb3",
-    "s4": "#96720a",
-    "s5": "#c2255c",
-    "s6": "#0b7f92",
-    "s7": "#5f6b7a",
-}
-DARK = {
-    "ink": "#e8ecf2",
-    "muted": "#a3aebd",
-    "grid": "#333c49",
-    "paper": "#171c24",
-    "s0": "#79aeff",
-    "s1": "#ff9a62",
-    "s2": "#52d3a4",
-    "s3": "#d79af0",
-    "s4": "#e2c254",
-    "s5": "#ff86b4",
-    "s6": "#55cadb",
-    "s7": "#aab4c1",
-}
+from markupsafe import Markup
+
+from brainsurgeon.app.report.templating import render
+
+ROLES = ("ink", "muted", "grid", "paper", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
+_LIGHT = "#1c2430 #5b6675 #dfe4ea #ffffff #2563c9 #d1480b #0b8a5f #8f2fb3 #96720a #c2255c #0b7f92 #5f6b7a"
+_DARK = "#e8ecf2 #a3aebd #333c49 #171c24 #79aeff #ff9a62 #52d3a4 #d79af0 #e2c254 #ff86b4 #55cadb #aab4c1"
+LIGHT, DARK = (dict(zip(ROLES, palette.split(), strict=True)) for palette in (_LIGHT, _DARK))
 SERIES = 8
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 Point = tuple[float, float]
 
@@ -56,21 +35,23 @@ class Line:
     opacity: float = 1.0
     title: str = ""
 
+    @property
+    def path(self) -> str:
+        """The points as SVG has them."""
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points)
+
 
 @dataclass(frozen=True)
 class Text:
-    """A word or a number; `anchor` is start, middle or end."""
+    """A word or a number, its baseline at y; `anchor` is start, middle or end."""
 
-    at: Point
+    x: float
+    y: float
     words: str
-    role: str = "ink"
-    size: float = 13.0
+    role: str = "muted"
     anchor: str = "start"
+    size: float = 13.0
     bold: bool = False
-    upright: bool = False
-
-
-Shape = Line | Text
 
 
 @dataclass
@@ -80,7 +61,7 @@ class Drawing:
     width: float
     height: float
     label: str
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[Line | Text] = field(default_factory=list)
 
     def line(self, points: Sequence[Point], role: str, width: float = 1.0) -> None:
         """Draw a line through points."""
@@ -94,9 +75,9 @@ class Drawing:
         """Fill a rectangle."""
         self.area([(x, y), (x + width, y), (x + width, y + height), (x, y + height)], role, title=title)
 
-    def text(self, x: float, y: float, words: str, role: str = "muted", anchor: str = "start", **more: float) -> None:
-        """Write something, its baseline at y."""
-        self.shapes.append(Text((x, y), words, role, anchor=anchor, **more))  # type: ignore[arg-type]
+    def text(self, x: float, y: float, words: str, **how: Any) -> None:
+        """Write something; `how` as `Text` has it."""
+        self.shapes.append(Text(round(x, 1), round(y, 1), words, **how))
 
     def marker(self, kind: int, x: float, y: float, role: str, title: str = "", size: float = 4.5) -> None:
         """Draw one of a few small figures, told apart without colour."""
@@ -105,53 +86,28 @@ class Drawing:
         angles = [turn + 2 * math.pi * k / corners for k in range(corners)]
         self.area([(x + reach * math.cos(a), y + reach * math.sin(a)) for a in angles], role, title=title)
 
-    def svg(self, standalone: bool = False) -> str:
+    def svg(self, standalone: bool = False) -> Markup:
         """Return the drawing as SVG, with its own colours where it stands alone."""
-        inside = "".join(_svg_line(s) if isinstance(s, Line) else _svg_text(s) for s in self.shapes)
-        size = f'viewBox="0 0 {self.width:g} {self.height:g}"'
-        if not standalone:
-            return f'<svg {size} role="img" aria-label="{escape(self.label)}">{inside}</svg>'
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} width="{self.width:g}" height="{self.height:g}">'
-            f"<title>{escape(self.label)}</title><style>{style(LIGHT, 'svg')} text{{font-family:{FONT}}}</style>"
-            f'<rect width="100%" height="100%" fill="{LIGHT["paper"]}"/>{inside}</svg>\n'
+        size = {"width": f"{self.width:g}", "height": f"{self.height:g}"}
+        colours = style(LIGHT) if standalone else ""
+        return render(
+            "drawing.svg", standalone=standalone, label=self.label, shapes=self.shapes, colours=colours, **size
         )
 
 
-def style(palette: dict[str, str], where: str) -> str:
+def style(palette: dict[str, str]) -> Markup:
     """Return the CSS of a palette's roles."""
-    return " ".join(
-        f"{where} .{role}{{fill:{colour}}} {where} .{role}-l{{stroke:{colour}}}" for role, colour in palette.items()
-    )
-
-
-def _svg_line(line: Line) -> str:
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in line.points)
-    title = f"<title>{escape(line.title)}</title>" if line.title else ""
-    if line.closed:
-        opacity = f' opacity="{line.opacity:g}"' if line.opacity < 1 else ""
-        return f'<polygon class="{line.role}" points="{points}"{opacity}>{title}</polygon>'
-    stroke = f'class="{line.role}-l" fill="none" stroke-width="{line.width:g}"'
-    return f'<polyline {stroke} points="{points}">{title}</polyline>'
-
-
-def _svg_text(text: Text) -> str:
-    x, y = text.at
-    turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if text.upright else ""
-    weight = ' font-weight="600"' if text.bold else ""
-    anchor = "" if text.anchor == "start" else f' text-anchor="{text.anchor}"'
-    return (
-        f'<text class="{text.role}" x="{x:.1f}" y="{y:.1f}" font-size="{text.size:g}"{anchor}{weight}{turn}>'
-        f"{escape(text.words)}</text>"
+    return Markup("").join(
+        Markup("svg .{0}{{fill:{1}}} svg .{0}-l{{stroke:{1}}} ").format(*part) for part in palette.items()
     )
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Return round numbers that cover a range: multiples of 1, 2 or 5 times a power of ten."""
-    if not high > low:
+    if not high - low > 1e-12 * max(abs(low), abs(high), 1e-100):  # what differs less is the same to a reader
         high = low + (abs(low) or 1.0)
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(k * step, 12) for k in range(first, last + 1)]
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]

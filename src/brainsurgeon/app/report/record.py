@@ -1,14 +1,11 @@
-"""What a report is made of: the finished cells of one run or of several, read from their folders."""
+"""What a report is made of: outcomes, and what there is to compare among them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.app.report.saved import Facts, Measured, Result
 
 SMALLER_IS_BETTER = ("loss", "error", "perplexity")
 SAMPLE_LOSS = "sample loss"
@@ -16,27 +13,37 @@ SAMPLE_LOSS = "sample loss"
 
 @dataclass(frozen=True)
 class Outcome:
-    """One method at one sparsity: its result, and what was measured of it."""
+    """One method at one sparsity: its result, and what was measured of it; `name` is its own among all outcomes."""
 
     label: str
     folder: Path
-    result: dict[str, Any]
-    scores: dict[str, float] = field(default_factory=dict)
-    histograms: list[dict[str, Any]] = field(default_factory=list)
+    result: Result
+    measured: Measured
+    name: str = ""
 
     @property
     def sparsity(self) -> float:
         """The share of the weights that was asked for."""
-        return self.result["sparsity"]
+        return self.result.sparsity
 
     @property
     def seconds(self) -> float:
         """All the time it took, the gradients that it shares included."""
-        return sum(self.result["seconds"].values())
+        return sum(self.result.seconds.values())
+
+    @property
+    def bytes_on_disk(self) -> int | None:
+        """The size of the model's file, where it is there."""
+        return next((file.stat().st_size for file in self.folder.glob("model*.safetensors")), None)
 
     def value(self, metric: str) -> float | None:
-        """Return a score, or the loss on the sample; None where it is not known."""
-        return self.result["loss_after"] if metric == SAMPLE_LOSS else self.scores.get(metric)
+        """Return a score, or the loss on the sample; None where it is not known, or not finite."""
+        return self.measured.scores.get(metric, self.result.loss_after if metric == SAMPLE_LOSS else None)
+
+    def diverged(self, metric: str) -> bool:
+        """Say whether a metric was measured and is not finite."""
+        lost = metric == SAMPLE_LOSS and self.result.loss_before is not None
+        return self.value(metric) is None and (lost or metric in self.measured.scores)
 
 
 @dataclass(frozen=True)
@@ -44,23 +51,23 @@ class Record:
     """All outcomes that a report shows."""
 
     title: str
-    outcomes: list[Outcome]
-    dense: dict[str, float] = field(default_factory=dict)
+    outcomes: tuple[Outcome, ...]
+    facts: Facts = field(default_factory=Facts)
     recipe: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
     target: str = ""
 
     @property
-    def metric(self) -> str:
-        """What is shown first: accuracy, else the first score of the user's, else the loss on the sample."""
-        known = self.outcomes[0].scores
-        return "accuracy" if "accuracy" in known else next(iter(known), SAMPLE_LOSS)
+    def metrics(self) -> list[str]:
+        """Everything that was measured: accuracy first, else the first score of the user's, else the sample loss."""
+        scores = dict.fromkeys(key for outcome in self.outcomes for key in outcome.measured.scores)
+        lost = any(outcome.value(SAMPLE_LOSS) is not None for outcome in self.outcomes)
+        found = sorted(scores, key=lambda metric: metric != "accuracy")
+        return list(dict.fromkeys([*found, *([SAMPLE_LOSS] if lost or not found else [])]))
 
     @property
-    def metrics(self) -> list[str]:
-        """Everything that was measured of all outcomes, the main metric first."""
-        others = [key for key in self.outcomes[0].scores if key != self.metric]
-        return [self.metric, *others, *([SAMPLE_LOSS] if self.metric != SAMPLE_LOSS else [])]
+    def metric(self) -> str:
+        """What is shown first."""
+        return self.metrics[0]
 
     @property
     def labels(self) -> list[str]:
@@ -74,7 +81,8 @@ class Record:
 
     def of_dense(self, metric: str) -> float | None:
         """Return what the dense model has of a metric."""
-        return self.outcomes[0].result["loss_before"] if metric == SAMPLE_LOSS else self.dense.get(metric)
+        loss = self.outcomes[0].result.loss_before if metric == SAMPLE_LOSS else None
+        return self.facts.dense.get(metric, loss)
 
     def at(self, label: str, sparsity: float) -> Outcome | None:
         """Return the outcome of a method at a sparsity, if there is one."""
@@ -96,43 +104,3 @@ def is_small_better(metric: str) -> bool:
 def unit(metric: str) -> str:
     """Return the sign that follows a number of this metric."""
     return "%" if metric == "accuracy" else ""
-
-
-def read_record(folders: Sequence[Path]) -> Record:
-    """Read runs, or single results that were saved by the library."""
-    parts = [_read(folder) for folder in folders]
-    if len(parts) == 1:
-        return parts[0]
-    several = len({label for part in parts for label in part.labels}) < sum(len(part.labels) for part in parts)
-    outcomes = [
-        Outcome(f"{o.label} ({part.title})" if several else o.label, o.folder, o.result, o.scores, o.histograms)
-        for part in parts
-        for o in part.outcomes
-    ]
-    recipes = "\n".join(f"# {part.title}\n{part.recipe}" for part in parts)
-    return Record(" and ".join(part.title for part in parts), outcomes, parts[0].dense, recipes, parts[0].versions)
-
-
-def _read(folder: Path) -> Record:
-    folder = Path(folder)
-    if (folder / "recipe.yaml").is_file():
-        from brainsurgeon.app.runs import RunFolder
-
-        run = RunFolder.open(folder)
-        facts = run.facts()
-        outcomes = [_outcome(cell) for cell in run.cells()]
-        if not outcomes:
-            raise BrainsurgeonError(f"{folder} has no finished result yet: go on with it (--resume {folder})")
-        text = (folder / "recipe.yaml").read_text()
-        known, dense, target = facts.get("versions", {}), facts.get("dense", {}), Path(run.recipe.target).name
-        return Record(folder.resolve().name, outcomes, dense, text, known, target)
-    if (folder / "result.json").is_file():
-        return Record(folder.resolve().name, [_outcome(folder)])
-    raise BrainsurgeonError(f"{folder} is neither the folder of a run (recipe.yaml) nor of a result (result.json)")
-
-
-def _outcome(cell: Path) -> Outcome:
-    result = json.loads((cell / "result.json").read_text())
-    path = cell / "measured.json"
-    measured = json.loads(path.read_text()) if path.is_file() else {"scores": {}, "histograms": []}
-    return Outcome(result["method"], cell, result, measured["scores"], measured["histograms"])

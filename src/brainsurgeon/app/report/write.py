@@ -2,74 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from brainsurgeon.app.report import pictures, tables
 from brainsurgeon.app.report.charts import WIDE
 from brainsurgeon.app.report.drawing import Drawing
+from brainsurgeon.app.report.forms import Table
+from brainsurgeon.app.report.output import put, safe_names, subfolder
 from brainsurgeon.app.report.page import page
-from brainsurgeon.app.report.png import draw_png
-from brainsurgeon.app.report.record import Record, read_record
+from brainsurgeon.app.report.png import draw_png, why_no_png
+from brainsurgeon.app.report.reading import read_record
+from brainsurgeon.app.report.record import Record
 
 
 def write_report(folders: Sequence[Path], output: Path, files: bool = True, png: bool = True) -> Path:
-    """Write `report.html` into a folder and, with `files`, every picture and table beside it; return the page."""
+    """Write `report.html` into a folder and, with `files`, every picture and table beside it; return the page.
+
+    PNG is left out where matplotlib is not installed; `png.why_no_png` says so.
+    """
     record = read_record(folders)
     output.mkdir(parents=True, exist_ok=True)
-    target = output / "report.html"
-    target.write_text(page(record), encoding="utf-8")
+    target = put(output, "report.html", page(record))
     if files:
-        for name, drawing in _drawings(record).items():
-            _put(output / "figures" / f"{name}.svg", drawing.svg(standalone=True).encode())
-            if png:
-                _put(output / "figures" / f"{name}.png", draw_png(drawing))
-        for name, picture in _masks(record).items():
-            _put(output / "figures" / f"{name}.png", picture)
-        for name, table in _tables(record).items():
-            kinds: dict[str, Callable[[], str]] = {"csv": table.csv, "md": table.markdown, "tex": table.latex}
-            for kind, text in kinds.items():
-                _put(output / "tables" / f"{name}.{kind}", text().encode())
+        _write_figures(record, subfolder(output, "figures"), png and not why_no_png())
+        found = dict(_tables(record))
+        place = subfolder(output, "tables")
+        for name, table in zip(safe_names(found), found.values(), strict=True):
+            for kind, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex())):
+                put(place, f"{name}.{kind}", text)
     return target
 
 
-def _drawings(record: Record) -> dict[str, Drawing]:
-    found: dict[str, Drawing] = {}
+def _write_figures(record: Record, folder: Path, png: bool) -> None:
+    drawn: dict[str, Drawing | bytes] = dict(_drawings(record))
+    if png:
+        for outcome in record.outcomes:
+            drawn |= {f"{_prefix(record, outcome.name)}mask-{la.name}": mask for la, mask in pictures.masks(outcome)}
+    for name, picture in zip(safe_names(drawn), drawn.values(), strict=True):
+        if isinstance(picture, Drawing):
+            put(folder, f"{name}.svg", picture.svg(standalone=True))
+        if png:
+            put(folder, f"{name}.png", draw_png(picture) if isinstance(picture, Drawing) else picture)
+
+
+def _drawings(record: Record) -> Iterator[tuple[str, Drawing]]:
     if len(record.sparsities) > 1:
-        found = {metric.replace(" ", "-"): pictures.curve(record, metric, WIDE) for metric in record.metrics}
-        found["run-time"] = pictures.times(record, WIDE)
+        yield from ((metric, pictures.curve(record, metric, WIDE)) for metric in record.metrics)
+        yield "run time", pictures.times(record, WIDE)
     for outcome in record.outcomes:
-        name = cell_name(record, outcome)
-        found[f"{name}layers"] = pictures.layer_bars(outcome)
-        found[f"{name}run-time-parts"] = pictures.run_time(outcome)
+        own = _prefix(record, outcome.name)
+        yield f"{own}layers", pictures.layer_bars(outcome)
+        yield f"{own}run-time-parts", pictures.run_time(outcome)
         for kind, drawings in (("weights", pictures.histograms(outcome)[:1]), ("trace", pictures.traces(outcome))):
-            found |= {f"{name}{kind}-{number}": drawing for number, drawing in enumerate(drawings, 1)}
-    return found
+            yield from ((f"{own}{kind}-{number}", drawing) for number, drawing in enumerate(drawings, 1))
 
 
-def _masks(record: Record) -> dict[str, bytes]:
-    return {
-        f"{cell_name(record, outcome)}mask-{name}": picture
-        for outcome in record.outcomes
-        for name, picture in pictures.masks(outcome).items()
-    }
+def _tables(record: Record) -> Iterator[tuple[str, Table]]:
+    yield from ((metric, tables.comparison(record, metric)) for metric in record.metrics)
+    yield "outcomes", tables.everything(record)
+    if costs := tables.costs(record):
+        yield "costs", costs
+    yield from ((f"{_prefix(record, o.name)}layers", tables.layers(o)) for o in record.outcomes)
 
 
-def _tables(record: Record) -> dict[str, tables.Table]:
-    found = {metric.replace(" ", "-"): tables.comparison(record, metric) for metric in record.metrics}
-    found["outcomes"] = tables.everything(record)
-    for outcome in record.outcomes:
-        found[f"{cell_name(record, outcome)}layers"] = tables.layers(outcome)
-    return found
-
-
-def cell_name(record: Record, outcome: tables.Outcome) -> str:
+def _prefix(record: Record, name: str) -> str:
     """Return what the files of an outcome begin with: nothing where there is one."""
-    if len(record.outcomes) == 1:
-        return ""
-    return "".join(c if c.isalnum() or c in "-+." else "_" for c in f"{outcome.label}-{outcome.sparsity:g}") + "-"
-
-
-def _put(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    return f"{name}-" if len(record.outcomes) > 1 else ""
