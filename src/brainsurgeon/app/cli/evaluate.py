@@ -23,6 +23,7 @@ def evaluate(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write everything to this file.", metavar="FILE")
     ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep it beside the model, where a report finds it.")] = False,
 ) -> None:
     """Tell the scores on held-out data, parameters, bytes on disk, multiply-adds and measured latency.
 
@@ -32,6 +33,8 @@ def evaluate(
 
     from brainsurgeon.app.scores import measure
     from brainsurgeon.cost import worth
+    from brainsurgeon.files.sealed import parse_object
+    from brainsurgeon.files.writing import plain, write_whole
 
     opened = p.open_pruned(folder, target, cell)
     scores = measure(opened.target)
@@ -45,3 +48,9 @@ def evaluate(
     print(found.summary())
     if json_file is not None:
         json_file.write_text(json.dumps({"scores": scores, **found.to_dict()}, indent=2) + "\n")
+    if keep:
+        path = opened.place / "measured.json"
+        known = parse_object(path.read_bytes(), path) if path.is_file() else {}
+        told = {"scores": scores, **known, "cost": found.to_dict()}
+        write_whole(path, json.dumps(plain(told)))
+        print(f"kept in {path}")

@@ -35,7 +35,8 @@ def export(
     """Write a pruned model as ONNX, CSR, masks, torch.nn.utils.prune, a Hugging Face folder, or our own files.
 
     dense, compressed: a folder with model, masks and record. masks: a bit a weight. csr: sparse rows. onnx: checked in
-    onnxruntime. torch-prune: a state dict with weight_orig and weight_mask. huggingface: for from_pretrained.
+    onnxruntime. torch-prune: a state dict with weight_orig and weight_mask. huggingface: for from_pretrained,
+    with a model card.
     """
     from brainsurgeon import export as forms
     from brainsurgeon.files import save, save_masks
@@ -52,7 +53,7 @@ def export(
     elif form == Form.csr:
         forms.save_csr(forms.to_csr(model, saved.masks), output)
     elif form == Form.huggingface:
-        forms.save_pretrained(model, output, saved.masks, saved.record)
+        forms.save_pretrained(model, output, saved.masks, opened.record())
     elif form == Form.torch_prune:
         save_checkpoint(forms.to_torch_prune(model, saved.masks), output)
     else:

@@ -31,10 +31,21 @@ DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, …", show_de
 
 @dataclass(frozen=True)
 class Pruned:
-    """A pruned model, filled from its folder, with what the user's function brought along."""
+    """A pruned model, filled from its folder, with what the user's function brought along; `place` holds it."""
 
     target: "Target"
     saved: "Saved"
+    place: Path
+    recipe: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Return all that is known of it: the record of its pruning, its scores, and the recipe of its run."""
+        from brainsurgeon.app.report.saved import Measured, read
+
+        path = self.place / "measured.json"
+        scores = read(Measured, path).scores if path.is_file() else {}
+        more = {"scores": scores, "recipe": self.recipe}
+        return {**(self.saved.record or {}), **{name: value for name, value in more.items() if value}}
 
     def example(self, count: int) -> Any:
         """Return the inputs of the first so many samples."""
@@ -61,16 +72,16 @@ def open_pruned(folder: Path, target: str | None, cell: str | None, device: str 
         run = RunFolder.open(folder)
         recipe = run.recipe
         made = load_target(target or recipe.target, recipe.arguments, None, recipe.seed)
-        place = _choose(run.cells(), cell, folder)
+        place, text = _choose(run.cells(), cell, folder), (folder / "recipe.yaml").read_text()
     elif target is None:
         raise BrainsurgeonError(
             f"{folder} is not the folder of a run and does not say what made its model: give --target file.py:function"
         )
     else:
-        made, place = load_target(target), folder
+        made, place, text = load_target(target), folder, ""
     saved = load(place, made.model)
     made.model.to(device or next(made.model.parameters()).device).eval()
-    return Pruned(made, saved)
+    return Pruned(made, saved, place, text)
 
 
 def _choose(cells: list[Path], name: str | None, folder: Path) -> Path:
