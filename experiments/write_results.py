@@ -18,8 +18,8 @@ what the paper printed for the same method. "CBS-S, Algorithm 1" is the paper's 
 "CBS-S" and "CBS" are this package's defaults, the [recentred search](algorithm.md).
 
 How this differs from the paper: exactly ⌈rN⌉ weights are pruned, where the published masks keep up to 10% more; no
-run chooses anything on test data ([but](faq.md#is-anything-chosen-on-test-data) some defaults were settled while looking
-at it); gradients are taken on training images without augmentation; the scale of the joint update is found on the
+run chooses anything on test data, but some defaults were settled
+[while looking at it](faq.md#is-anything-chosen-on-test-data); gradients are taken on training images without augmentation; the scale of the joint update is found on the
 sample loss (in Algorithm 1's column too). Draws are screened and judged in races in Algorithm 1's column as well, so it
 is not the paper to the letter: [every deviation](errata.md#where-our-default-deviates-from-the-paper).
 """
@@ -70,11 +70,15 @@ def page(figures: Path) -> str:
         shown = show(what, networks, RESULTS, figures)
         if what in NOTES:
             title = what.replace("table", "Table ")
-            note = textwrap.fill(f"{NOTES[what]} {recorded_with(networks[0])}", 118, break_on_hyphens=False)
+            note = _filled(f"{NOTES[what]} {recorded_with(networks[0])}")
             parts.append(f"## {title}\n\n{note}\n\n{shown}\n")
         else:
-            parts.append(f"![{CAPTIONS[what]}](figures/{what}.svg)\n\n{CAPTIONS[what]}\n")
+            parts.append(f"![{CAPTIONS[what]}](figures/{what}.svg)\n\n{_filled(CAPTIONS[what])}\n")
     return "\n".join(parts)
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 118, break_on_hyphens=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

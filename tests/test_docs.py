@@ -108,6 +108,14 @@ def assert_valid(arguments: list[str]) -> None:
         pass
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_lines_of_prose_are_short(page: Path) -> None:
+    """Tables, pictures and what a command printed cannot be wrapped."""
+    text = re.sub(r"^```console.*?^```", "", page.read_text(), flags=re.S | re.M)
+    found = [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "!["))]
+    assert not found
+
+
 def test_an_invalid_command_would_be_found() -> None:
     with pytest.raises(Exception, match=r"(?i)no such option"):
         assert_valid(["prune", "demo", "--nonsense"])
