@@ -14,14 +14,18 @@ HEAD = """# Results: the paper's tables, with exact counts
 Every figure here comes from a line of JSON in `experiments/results`, with its settings, seed, counts, timings and
 versions; this page is written from them by `python -m experiments.write_results`. `brainsurgeon reproduce table1`
 (and so on) computes what is missing. Ours is the mean over the seeds ± the standard deviation; in brackets stands
-what the paper printed for the same method. "CBS-S, Algorithm 1" is the paper's algorithm with exact counts;
-"CBS-S" and "CBS" are this package's defaults, the [recentred search](algorithm.md).
+what the paper printed for the same method. "CBS-S, Algorithm 1" is the paper's search with exact counts; "CBS-S" and
+"CBS" are this package's defaults, the [recentred search](algorithm.md).
 
-How this differs from the paper: exactly ⌈rN⌉ weights are pruned, where the published masks keep up to 10% more; no
-run chooses anything on test data, but some defaults were settled
-[while looking at it](faq.md#is-anything-chosen-on-test-data); gradients are taken on training images without augmentation; the scale of the joint update is found on the
-sample loss (in Algorithm 1's column too). Draws are screened and judged in races in Algorithm 1's column as well, so it
-is not the paper to the letter: [every deviation](errata.md#where-our-default-deviates-from-the-paper).
+How this differs from the paper:
+
+* Exactly ⌈rN⌉ weights are pruned, where the published masks keep up to 10% more.
+* No run chooses anything on test data. But some defaults were settled
+  [while looking at it](faq.md#is-anything-chosen-on-test-data).
+* Gradients are taken on training images without augmentation.
+* The scale of the joint update is found on the sample loss, in Algorithm 1's column too.
+* Draws are screened and judged in races, in Algorithm 1's column too; so that column is not the paper to the letter.
+  [Every deviation](errata.md#where-our-default-deviates-from-the-paper) is listed with its effect.
 """
 
 NOTES = {
@@ -37,7 +41,8 @@ NOTES = {
     "(dense 66.9 on the 1,000 validation images used), pruned with 1,000 calibration images, one a class: 400 rows of "
     "16-image means drawn from them, blocks of at most 10,000, damping 1e-5. The layers' scales differ so much "
     "that global magnitude fails at once. In 15 of 18 runs `cbs` keeps magnitude's mask, its rival; CBS-S is behind "
-    "Algorithm 1 at 0.3 and 0.4; WF-S + CBS-U (table 5) is ahead of CBS from 0.3 to 0.7. Seed 2 at 0.8, and with Algorithm 1 at 0.7, was "
+    "Algorithm 1 at 0.3 and 0.4; WF-S + CBS-U (table 5) is ahead of CBS from 0.3 to 0.7. Seed 2 at 0.8, and with "
+    "Algorithm 1 at 0.7, was "
     "recorded with an earlier version of the update.",
     "table5": "The joint update against the independent one, same network.",
 }
