@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,9 +52,11 @@ def _as_model_loss(loss: LossLike) -> Callable[[nn.Module, Batch], Tensor]:
     """Bring a name, a `loss(output, target)` or a `loss(model, batch)` to the last form."""
     if loss == "model":
         return _own_loss
+    if loss == "next_token":
+        return _next_token
     if isinstance(loss, str):
         if loss not in LOSSES:
-            known = ", ".join(['"model"', *(f'"{name}"' for name in LOSSES)])
+            known = ", ".join(['"model"', '"next_token"', *(f'"{name}"' for name in LOSSES)])
             raise BrainsurgeonError(f"unknown loss {loss!r}: give one of {known}, or a callable")
         return _on_output(LOSSES[loss])
     if not callable(loss):
@@ -97,14 +101,15 @@ def distillation_loss(
     dense weights is the Fisher matrix; for any other the mean squared difference. None, too, where the output for the
     `probe` is no tensor.
     """
+    if loss == "next_token":
+        return partial(_token_distance, dense)
     if loss == "model" or (callable(loss) and not isinstance(loss, str) and _takes_model(loss)):
         return None
     if probe is not None:
         with torch.no_grad():
             if not isinstance(call(dense, probe[0]), Tensor):
                 return None
-    named = loss in ("cross_entropy", "nll", F.cross_entropy, F.nll_loss)
-    of_classes = named or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+    of_classes = _of_classes(loss)
 
     def distance(model: nn.Module, batch: Batch) -> Tensor:
         with torch.no_grad():
@@ -116,6 +121,77 @@ def distillation_loss(
         return (wanted.exp() * (wanted - found)).sum(1).mean()
 
     return distance
+
+
+@dataclass(frozen=True)
+class OutputLoss:
+    """A loss in two steps: from model and batch to one tensor of outputs, and from that and the batch to the loss.
+
+    `axis` is that of the classes, None where the outputs are no scores of classes.
+    """
+
+    outputs: Callable[[nn.Module, Batch], Tensor]
+    loss: Callable[[Tensor, Batch], Tensor]
+    axis: int | None
+
+
+def output_loss(loss: LossLike, model: nn.Module, probe: Batch) -> OutputLoss | None:
+    """Return the two steps of a loss, None where it does not show the outputs: a `loss(model, batch)`, or no tensor."""
+    if loss == "next_token":
+        return OutputLoss(_logits, _token_loss, -1)
+    if loss == "model" or (not isinstance(loss, str) and _takes_model(loss)):
+        return None
+    with torch.no_grad():
+        if not isinstance(call(model, probe[0]), Tensor):
+            return None
+    function = LOSSES[loss] if isinstance(loss, str) else loss
+    return OutputLoss(lambda m, b: call(m, b[0]), lambda out, b: function(out, b[1]), 1 if _of_classes(loss) else None)
+
+
+def _of_classes(loss: LossLike) -> bool:
+    named = loss in ("cross_entropy", "nll", F.cross_entropy, F.nll_loss)
+    return named or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+
+
+def _token_distance(dense: nn.Module, model: nn.Module, batch: Batch) -> Tensor:
+    """Return the mean divergence of a language model's predictions from the dense model's, position by position."""
+    with torch.no_grad():
+        wanted = _logits(dense, batch).float().log_softmax(-1)
+    found = _logits(model, batch).float().log_softmax(-1)
+    return (wanted.exp() * (wanted - found)).sum(-1).mean()
+
+
+def _next_token(model: nn.Module, batch: Batch) -> Tensor:
+    """Return a language model's mean cross entropy of each token given those before it; a batch holds token numbers."""
+    return _token_loss(_logits(model, batch), batch)
+
+
+def _token_loss(logits: Tensor, batch: Batch) -> Tensor:
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), _tokens(batch)[:, 1:].flatten())
+
+
+def _tokens(batch: Batch) -> Tensor:
+    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else batch
+    if isinstance(tokens, list | tuple) and len(tokens) == 1:
+        tokens = tokens[0]
+    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.is_floating_point() or tokens.shape[1] < 2:
+        raise BrainsurgeonError(
+            'with loss="next_token" a batch must be samples × tokens, whole numbers, at least two of them, or a dict '
+            f"with such input_ids, got {_describe(batch)}"
+        )
+    return tokens
+
+
+def _logits(model: nn.Module, batch: Batch) -> Tensor:
+    # A cache of keys and values would only take memory, and would tie one call to the next.
+    extra = {"use_cache": False} if hasattr(getattr(model, "config", None), "use_cache") else {}
+    output = model(**batch, **extra) if isinstance(batch, Mapping) else model(_tokens(batch), **extra)
+    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(found, Tensor):
+        raise BrainsurgeonError(
+            f"a language model must give logits, a tensor or an output that has them, got {_describe(output)}"
+        )
+    return found
 
 
 def _own_loss(model: nn.Module, batch: Batch) -> Tensor:

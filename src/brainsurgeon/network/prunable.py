@@ -29,7 +29,7 @@ def check_model(model: nn.Module) -> None:
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm | SpectralNorm):
                 raise BrainsurgeonError(
-                    f"the {hook.name} of {name!r} is made anew before every call by an old-style {type(hook).__name__}: "
+                    f"the {hook.name} of {name!r} is made anew before every call by an old {type(hook).__name__}: "
                     f"take it off first ({REMOVED_BY[type(hook)]}(module)) and put it back on the pruned model"
                 )
     for name, parameter in model.named_parameters():

@@ -50,8 +50,12 @@ def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) ->
 
 
 def _ways(batch_loss: BatchLoss) -> tuple[Rows, Rows]:
+    places = _places(batch_loss)
+
     def loss(parameters: Parameters, group: Batch) -> Tensor:
-        return functional_call(batch_loss, parameters, (group,))
+        ids = {name: id(batch_loss.get_parameter(name)) for name in parameters}
+        everywhere = {place: value for name, value in parameters.items() for place in places[ids[name]]}
+        return functional_call(batch_loss, everywhere, (group,), tie_weights=False)
 
     transformed = vmap(grad(loss), in_dims=(None, 0))
 
@@ -66,6 +70,22 @@ def _ways(batch_loss: BatchLoss) -> tuple[Rows, Rows]:
         return {name: torch.stack([row[name.removeprefix(PREFIX)] for row in rows]) for name in parameters}
 
     return batched, one_by_one
+
+
+def _places(batch_loss: BatchLoss) -> dict[int, list[str]]:
+    """Return where each parameter is held: tied in several modules, but a module of several names once.
+
+    `functional_call` itself would swap a module of two names twice, and leave it swapped.
+    """
+    seen: set[tuple[int, str]] = set()
+    places: dict[int, list[str]] = {}
+    for name, parameter in batch_loss.named_parameters(remove_duplicate=False):
+        owner, _, own = name.rpartition(".")
+        key = (id(batch_loss.get_submodule(owner)), own)
+        if key not in seen:
+            seen.add(key)
+            places.setdefault(id(parameter), []).append(name)
+    return places
 
 
 def _agree(found: Parameters, expected: Parameters) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -72,10 +72,7 @@ class PrunableWeights:
 
     def assign(self, model: nn.Module, vector: Tensor) -> None:
         """Write the vector into the model's parameters."""
-        for name, values in self.unflatten(vector).items():
-            parameter = model.get_parameter(name)
-            with torch.inference_mode() if parameter.is_inference() else torch.no_grad():
-                parameter.copy_(values)
+        write(model, self.unflatten(vector))
 
     @contextmanager
     def lent_to(self, model: nn.Module, vector: Tensor) -> Iterator[None]:
@@ -85,9 +82,15 @@ class PrunableWeights:
             self.assign(model, vector)
             yield
         finally:
-            with torch.no_grad():
-                for name, values in zip(self.names, before, strict=True):
-                    model.get_parameter(name).copy_(values)
+            write(model, dict(zip(self.names, before, strict=True)))
+
+
+def write(model: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Write values into the model's parameters, by name."""
+    for name, value in values.items():
+        parameter = model.get_parameter(name)
+        with torch.inference_mode() if parameter.is_inference() else torch.no_grad():
+            parameter.copy_(value)
 
 
 def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -> PrunableWeights:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.loss import BatchLoss, LossLike
-from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.network.weights import PrunableWeights, write
 from brainsurgeon.pruning.outcome import Outcome
 from brainsurgeon.pruning.result import LayerRecord, PruningResult
 from brainsurgeon.samples.batches import Batch, batch_size
@@ -31,9 +31,7 @@ def finish(
     for name, values in (outcome.values or {}).items():
         if not bool(torch.isfinite(values).all()):
             raise BrainsurgeonError(f"the update gave weights of {name!r} that are not finite: raise the damping")
-    with torch.no_grad():
-        for name, values in (outcome.values or {}).items():
-            model.get_parameter(name).copy_(values)
+    write(model, outcome.values or {})
     # The masks come back where the model is, wherever the work was done.
     masks = {n: outcome.masks[n].to(model.get_parameter(n).device, copy=True) for n in weights.names}
     verify(model, masks, total)

@@ -14,12 +14,13 @@ from brainsurgeon.engine.update import Independent, Joint, Keep, Scaled
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.exact.polish import Polish
 from brainsurgeon.exact.relaxed import Relaxed
+from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.layerwise.solvers import Scored, SparseGPT
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
 
-Method = OneShot | Staged | Layerwise
+Method = OneShot | Staged | Layerwise | Gradual
 SELECTIONS: dict[str, Callable[[], Any]] = {
     "mp": Magnitude,
     "rmp": lambda: Randomized(screen=False),
@@ -42,8 +43,8 @@ LAYERWISE: dict[str, Callable[[], Layerwise]] = {
     "wanda": lambda: Layerwise(Scored("wanda"), "wanda", pattern=Pattern("row"), costs="none"),
     "sparsegpt": lambda: Layerwise(SparseGPT(), "sparsegpt", costs="none"),
 }
-NAMES = ("auto", *LAYERWISE, *SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
-PARTS = ("selection", "update", "rivals", "solver", "name")
+NAMES = ("auto", "gradual", *LAYERWISE, *SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
+PARTS = ("selection", "update", "rivals", "solver", "plan", "name")
 
 
 def make_method(method: str | Method | Sequence[Any], settings: dict[str, Any] | None = None) -> Method:
@@ -54,7 +55,7 @@ def make_method(method: str | Method | Sequence[Any], settings: dict[str, Any] |
     the sample loss and the independent one is taken whole, as published. A `schedule` makes any method a staged one.
     """
     settings = dict(settings or {})
-    if isinstance(method, OneShot | Staged | Layerwise):
+    if isinstance(method, OneShot | Staged | Layerwise | Gradual):
         made: Method = method
     elif isinstance(method, str):
         made = _by_name(method)
@@ -87,6 +88,8 @@ def _checked_pair(method: Any) -> tuple[Selection, Update]:
 def _by_name(name: str) -> Method:
     if name == "auto":
         return Staged(WoodFisher(), Joint(), name="auto")
+    if name == "gradual":
+        return Gradual()
     if name in LAYERWISE:
         return LAYERWISE[name]()
     first, _, second = SHORT.get(name, name).partition("+")
@@ -105,7 +108,7 @@ def _with_setting(method: Method, key: str, value: Any) -> Method:
         return dataclasses.replace(method, **{key: value})
     if key == "update_scale" and isinstance(method, OneShot):
         return _scaled(method, value)
-    inner = "solver" if isinstance(method, Layerwise) else "selection"
+    inner = "solver" if isinstance(method, Layerwise) else "plan" if isinstance(method, Gradual) else "selection"
     part = getattr(method, inner)
     if key in _settings(part):
         changes: dict[str, Any] = {inner: _inside(part, key, value)}

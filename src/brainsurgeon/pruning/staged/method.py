@@ -94,6 +94,7 @@ class Staged:
         if surgery.data is None:
             raise BrainsurgeonError(f"method {self.name!r} needs training samples: give data (only `mp` needs none)")
         make_blocks(self.blocks, surgery.weights.layers, 1)  # refuse a bad rule before any work
+        values = surgery.values  # refused here if not finite
         samples = TrainingSamples(surgery.data, task.seed, surgery.device, self.max_samples)
         held_out = samples.held_out()
         check_loss(surgery.batch_loss, held_out[0])
@@ -102,7 +103,7 @@ class Staged:
         kinds = len(CURVATURES) if self.curvature == "auto" else 1
         pacing = Pacing(self.schedule, self.max_gradients, self.max_seconds, samples.size, kinds, len(losses))
         state = task.store.load() if task.store else None
-        state = state or State.begin(surgery.values, "gram" if self.curvature == "auto" else self.curvature)
+        state = state or State.begin(values, "gram" if self.curvature == "auto" else self.curvature)
         stage, train = self._parts(surgery, losses, samples, pacing, task, notes)
         budget = as_budget(task.shares, surgery.device)
         state = run_stages(state, budget, stage, train, pacing, task.store, notes)

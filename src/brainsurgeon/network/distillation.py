@@ -1,0 +1,115 @@
+"""The dense network as a teacher: the distance of a model's outputs, and of what its layers give, from the dense ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
+from brainsurgeon.network.weights import NORMALISATION
+from brainsurgeon.samples.batches import Batch
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a training step minimises: the loss, the distance from the dense outputs, and from its layers' features.
+
+    `share` is that of the distance, the rest is the loss. For classes the distance is T² times the Kullback–Leibler
+    divergence at the temperature T, else the squared difference relative to the outputs' variance. `features` weighs the
+    mean over the watched layers of ‖a − ā‖²/Var(ā).
+    """
+
+    share: float = 0.0
+    temperature: float = 1.0
+    features: float = 0.0
+
+
+class Teacher:
+    """The dense model, and a lesson; `loss(model, batch)` is what the student's training step minimises."""
+
+    def __init__(self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch):
+        self.dense, self.lesson = dense, lesson
+        self._parts = _parts(loss, dense, probe)
+        if self._parts is None and (lesson.share or lesson.features):
+            self.lesson = Lesson()
+
+    @property
+    def can_teach(self) -> bool:
+        """Whether the loss lets the model's outputs be compared with the dense ones."""
+        return self._parts is not None
+
+    @contextmanager
+    def watching(self, model: nn.Module) -> Iterator[Callable[[Batch, Callable[[], Tensor]], Tensor]]:
+        """Give a way from a batch and a student's forward pass (its outputs) to the value of the lesson."""
+        ours: list[Tensor] = []
+        theirs: list[Tensor] = []
+        hooks = []
+        if self.lesson.features:
+            for network, into in ((model, ours), (self.dense, theirs)):
+                hooks += [module.register_forward_hook(_note(into)) for module in watched(network)]
+
+        def value(batch: Batch, student: Callable[[], Tensor]) -> Tensor:
+            ours.clear()
+            theirs.clear()
+            return self._value(batch, student(), ours, theirs)
+
+        try:
+            yield value
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return what a model gives for a batch."""
+        assert self._parts is not None  # asked for only where `can_teach`
+        return self._parts.outputs(model, batch)
+
+    def _value(self, batch: Batch, found: Tensor, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+        parts, lesson = self._parts, self.lesson
+        assert parts is not None
+        total = torch.zeros((), device=found.device)
+        if lesson.share < 1:
+            total = total + (1 - lesson.share) * parts.loss(found, batch)
+        if lesson.share or lesson.features:
+            with torch.no_grad():
+                wanted = parts.outputs(self.dense, batch)
+            if lesson.share:
+                total = total + lesson.share * distance(found, wanted, parts.axis, lesson.temperature)
+        if lesson.features and ours:
+            pairs = zip(ours, theirs, strict=True)
+            total = total + lesson.features * sum(_feature_distance(a, b) for a, b in pairs) / len(ours)
+        return total
+
+
+def _parts(loss: LossLike, dense: nn.Module, probe: Batch) -> OutputLoss | None:
+    return output_loss(loss, dense, probe)
+
+
+def distance(found: Tensor, wanted: Tensor, axis: int | None, temperature: float = 1.0) -> Tensor:
+    """Return the mean divergence of predictions along an axis of classes, else the relative squared difference."""
+    if axis is None:
+        return (found - wanted).square().mean() / wanted.var().clamp_min(1e-12)
+    p = (wanted.float() / temperature).log_softmax(axis)
+    q = (found.float() / temperature).log_softmax(axis)
+    return temperature**2 * (p.exp() * (p - q)).sum(axis).mean()
+
+
+def watched(model: nn.Module) -> list[nn.Module]:
+    """Return the layers whose outputs are compared: normalisation layers, or linear layers where there are none."""
+    norms = [module for module in model.modules() if isinstance(module, NORMALISATION)]
+    return norms or [m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d)]
+
+
+def _note(into: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+    def note(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
+        into.append(output)
+
+    return note
+
+
+def _feature_distance(found: Tensor, wanted: Tensor) -> Tensor:
+    return (found - wanted).square().mean() / (wanted.var() + 1e-8)

@@ -1,0 +1,1 @@
+"""Gradual pruning: weights go little by little while the others are trained."""

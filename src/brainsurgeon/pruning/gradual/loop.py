@@ -1,0 +1,184 @@
+"""Training steps with cuts in between: the mask is found again and again until its last cut, then only trained on."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import Callback, Event
+from brainsurgeon.network.distillation import Teacher
+from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.samples.batches import Batch
+
+TOLD = 1.0
+"""Seconds between two events of training."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the sparsity rises and the learning rate falls: s(t) = r(1 − (1 − t/end)^power), in `cuts` cuts in all.
+
+    The rate rises over the first `warm` share of the steps, stays until the last cut, and falls to zero along a cosine.
+    """
+
+    end: float = 0.7
+    cuts: int = 240
+    power: float = 4.0
+    warm: float = 0.02
+    score_power: float = 0.5
+    returning: bool = True
+    weight_decay: float = 0.1
+
+    def rate(self, share: float) -> float:
+        """Return the share of the learning rate after a share of the steps."""
+        rising = min(1.0, (share + 1e-3) / self.warm) if self.warm else 1.0
+        if share < self.end:
+            return rising
+        return 0.5 * (1 + math.cos(math.pi * (share - self.end) / (1 - self.end)))
+
+    def budget(self, share: float, final: Budget) -> Budget:
+        """Return what is to be gone after a share of the steps."""
+        if share >= self.end:
+            return final
+        part = 1 - (1 - share / self.end) ** self.power
+        return Budget(final.groups, tuple(min(count, math.ceil(count * part)) for count in final.counts))
+
+
+class Outputs(nn.Module):
+    """A model's outputs for a batch, as a module whose parameters can be replaced."""
+
+    def __init__(self, model: nn.Module, teacher: Teacher):
+        super().__init__()
+        self.model = model
+        self._outputs = teacher.outputs
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the outputs."""
+        return self._outputs(self.model, batch)
+
+
+@dataclass
+class Training:
+    """One run of training with cuts; `batches` gives the batch of each step from a number on."""
+
+    student: Student
+    teacher: Teacher
+    batches: Callable[[int], Iterator[Batch]]
+    plan: Plan
+    final: Budget
+    steps: int
+    rate: float
+    notify: Callback
+    deadline: float = math.inf
+    checkpoint: Callable[[dict[str, Tensor], int], None] | None = None
+
+    def run(self, start: int = 0, tensors: dict[str, Tensor] | None = None) -> int:
+        """Train from a step on; return the number of steps that were taken in all."""
+        optimizer = self._optimizer()
+        if tensors is not None:
+            self.student.restore(tensors)
+            _load_optimizer(optimizer, tensors)
+        cut_at, begun, told = self._last_cut(start), time.monotonic(), 0.0
+        step = start
+        with self.teacher.watching(self.student.model) as value:
+            outputs = Outputs(self.student.model, self.teacher)
+            for batch in self.batches(start):
+                share = self._share(step, start, begun)
+                if step >= self.steps or share >= 1:
+                    break
+                self._step(optimizer, value, outputs, batch, share, step)
+                step += 1
+                share = self._share(step, start, begun)
+                cut_at = self._cut(share, cut_at)
+                now = time.monotonic()
+                if now - told > TOLD or step == self.steps:
+                    told = now
+                    self.notify(Event("training", step, self.steps, {"pruned": self._count()}))
+                    if self.checkpoint is not None:
+                        self.checkpoint(self.student.state() | _optimizer_state(optimizer), step)
+        if cut_at <= self.plan.cuts:  # the data or the time ended early: the last cut is made all the same
+            self._cut(1.0, cut_at)
+        self.student.settle()
+        return step
+
+    def _share(self, step: int, start: int, begun: float) -> float:
+        """Return how far training has come: by its steps, or by its time where that is shorter."""
+        by_steps = step / self.steps
+        if self.deadline == math.inf:
+            return by_steps
+        return max(by_steps, (time.monotonic() - begun) / max(self.deadline - begun, 1e-9))
+
+    def _step(
+        self,
+        optimizer: torch.optim.Optimizer,
+        value: Callable[[Batch, Callable[[], Tensor]], Tensor],
+        outputs: nn.Module,
+        batch: Batch,
+        share: float,
+        step: int,
+    ) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = self.rate * self.plan.rate(share)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            loss = value(batch, lambda: self.student.forward(batch, outputs))
+        if step % 50 == 0 and not math.isfinite(float(loss)):
+            raise BrainsurgeonError(f"training diverged at step {step} with the learning rate {self.rate:g}: lower it")
+        loss.backward()
+        self.student.note_gradients()
+        optimizer.step()
+
+    def _cut(self, share: float, cut_at: int) -> int:
+        """Make the next cut if its time has come; return the number of the one after it."""
+        due = int(share / self.plan.end * self.plan.cuts) if share < self.plan.end else self.plan.cuts
+        if due < cut_at:
+            return cut_at
+        last = due >= self.plan.cuts
+        self.student.cut(
+            self.plan.budget(1.0 if last else share, self.final), self.plan.score_power, self.plan.returning
+        )
+        if last:
+            self.student.settle()
+        return due + 1
+
+    def _last_cut(self, start: int) -> int:
+        return min(int(start / self.steps / self.plan.end * self.plan.cuts), self.plan.cuts) + 1
+
+    def _count(self) -> int:
+        return int(sum(int((mask == 0).sum()) for mask in self.student.masks.values()))
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        decayed = [value for name, value in self.student.values.items() if name in self.student.masks]
+        others = [value for name, value in self.student.values.items() if name not in self.student.masks]
+        groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": self.plan.weight_decay}]
+        if others:
+            groups.append({"params": others, "weight_decay": 0.0})
+        return torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.99), fused=True)
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return an optimizer's tensors by the number of the parameter and their name."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    return {
+        f"optimizer/{number}/{name}": tensor
+        for number, parameter in enumerate(parameters)
+        for name, tensor in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for key, tensor in tensors.items():
+        kind, _, rest = key.partition("/")
+        if kind == "optimizer":
+            number, _, name = rest.partition("/")
+            parameter = parameters[int(number)]
+            optimizer.state[parameter][name] = tensor.clone().to(tensor.device if name == "step" else parameter.device)

@@ -1,0 +1,242 @@
+"""Gradual pruning while training: every gradient moves the weights, and the curvature that training keeps anyway, the
+running mean of the squared gradients, says which of them go."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from brainsurgeon.engine.budget import Share, as_budget
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.distillation import Lesson, Teacher
+from brainsurgeon.network.weights import Layer
+from brainsurgeon.pruning.finish import measured_loss
+from brainsurgeon.pruning.gradual.loop import Plan, Training
+from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.pruning.outcome import Outcome, Task
+from brainsurgeon.samples.batches import Batch, batch_size, regroup, tensors_of
+from brainsurgeon.samples.held_out import TrainingSamples
+from brainsurgeon.samples.mixup import mixup
+
+if TYPE_CHECKING:
+    from brainsurgeon.pruning.surgery import Surgery
+
+Augment = Callable[[Batch, torch.Generator], Batch]
+ENOUGH = 1000
+"""With fewer held-out samples than this the dense outputs teach more than the labels do."""
+RATES = (0.006, 0.002, 0.0006, 0.0002, 0.00006, 0.02)
+"""Learning rates that are tried, from the first on, until the next one is worse."""
+TRIED = 0.03
+"""The share of the sample gradients that each try takes."""
+
+
+@dataclass(frozen=True)
+class Gradual:
+    """Train the kept weights, and prune a little more every few steps; see `Plan` for how.
+
+    Args:
+        name: what the method is called in reports.
+        plan: how the sparsity rises and the rate falls.
+        learning_rate: of AdamW; None: the best of a few, found in short runs judged on held-out samples.
+        batch_size: samples a step; None: 64, or 8 sequences of tokens.
+        distil: the share of the distance from the dense outputs in what is minimised; None: all of it where few samples
+            are held out, else none.
+        temperature: of that distance; None: 4 where few samples are held out, else 1.
+        features: the weight of the distance from what the dense network's layers give; None: chosen likewise.
+        mix: train on mixed samples (mixup); None: where few samples are held out and the inputs are real numbers.
+        augment: changes a training batch, drawing from the generator it is given.
+        repair: "weights" trains the prunable weights, "all" biases and normalisation too.
+        max_gradients: sample gradients in all.
+        max_seconds: the same schedule in less time.
+        max_samples: training samples in all, the held-out fifth among them.
+    """
+
+    name: str = "gradual"
+    plan: Plan = field(default_factory=Plan, kw_only=True)
+    learning_rate: float | None = field(default=None, kw_only=True)
+    batch_size: int | None = field(default=None, kw_only=True)
+    distil: float | None = field(default=None, kw_only=True)
+    temperature: float | None = field(default=None, kw_only=True)
+    features: float | None = field(default=None, kw_only=True)
+    mix: bool | None = field(default=None, kw_only=True)
+    augment: Augment | None = field(default=None, kw_only=True)
+    repair: str = field(default="all", kw_only=True)
+    max_gradients: int = field(default=240_000, kw_only=True)
+    max_seconds: float | None = field(default=None, kw_only=True)
+    max_samples: int | None = field(default=None, kw_only=True)
+
+    uses_curvature = True
+    uses_data = True
+
+    def __post_init__(self) -> None:
+        if self.repair not in ("weights", "all"):
+            raise BrainsurgeonError(f'repair must be "weights" or "all", got {self.repair!r}')
+        if isinstance(self.max_gradients, bool) or not isinstance(self.max_gradients, int) or self.max_gradients < 1:
+            raise BrainsurgeonError(f"max_gradients must be a whole number of at least 1, got {self.max_gradients!r}")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
+        if self.distil is not None and not 0 <= self.distil <= 1:
+            raise BrainsurgeonError(f"distil is a share from 0 to 1, got {self.distil}")
+        if self.learning_rate is not None and not self.learning_rate > 0:
+            raise BrainsurgeonError(
+                f"learning_rate must be positive, or None to have it found, got {self.learning_rate}"
+            )
+
+    def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
+        """Return what is to go of which layers: what the budget says."""
+        return shares
+
+    def run(self, surgery: Surgery, task: Task) -> Outcome:
+        """Find a learning rate, train with cuts in between, and tell what came out."""
+        return GradualRun(self, surgery, task).run()
+
+    def lesson(self, few: bool) -> Lesson:
+        """Return what the steps minimise."""
+        share = self.distil if self.distil is not None else float(few)
+        temperature = self.temperature if self.temperature is not None else 4.0 if few else 1.0
+        return Lesson(share, temperature, self.features or 0.0)
+
+
+class GradualRun:
+    """One run of a `Gradual`."""
+
+    def __init__(self, method: Gradual, surgery: Surgery, task: Task):
+        if surgery.data is None:
+            raise BrainsurgeonError(f"method {method.name!r} needs training samples: give data (only `mp` needs none)")
+        self.method, self.surgery, self.task = method, surgery, task
+        self.started = time.monotonic()
+        self.samples = TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
+        self.held_out = self.samples.held_out()
+        check_loss(surgery.batch_loss, self.held_out[0])
+        self.few = self.samples.held < ENOUGH
+        self.dense = surgery.batch_loss.model
+        self.teacher = Teacher(self.dense, surgery.loss, method.lesson(self.few), self.held_out[0])
+        if not self.teacher.can_teach:
+            raise BrainsurgeonError(
+                "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target)"
+            )
+        self.tokens = not tensors_of(self.held_out[0])[0].is_floating_point()
+        self.batch_size = method.batch_size or (8 if self.tokens else 64)
+        self.final = as_budget(task.shares, surgery.device)
+        self.notes: list[str] = []
+        self.gradients = 0
+
+    def run(self) -> Outcome:
+        """Find the rate, train, and measure."""
+        method, surgery, clock = self.method, self.surgery, self.task.clock
+        before = measured_loss(self.dense, surgery.loss, self.held_out, surgery.device)
+        rate = method.learning_rate or self._find_rate()
+        steps = max(1, (method.max_gradients - self.gradients) // self.batch_size)
+        with clock.measure("training"):
+            student = self._train(steps, rate, self._deadline(1.0))
+        masks = student.pruned()
+        values = {name: value.detach() for name, value in student.effective().items()}
+        self._write_buffers(student)
+        return Outcome(
+            masks,
+            values,
+            self.held_out,
+            before,
+            seconds=clock.seconds,
+            record={
+                "learning_rate": rate,
+                "batch_size": self.batch_size,
+                "lesson": vars(self.teacher.lesson) | {},
+                "mixup": self._mixes,
+                "sample_gradients": self.gradients,
+                "training_gradients": self.gradients,
+                "training_samples": self.samples.size,
+                "held_out_samples": self.samples.held,
+            },
+            notes=tuple(self.notes),
+        )
+
+    @property
+    def _mixes(self) -> bool:
+        wanted = self.few if self.method.mix is None else self.method.mix
+        return wanted and not self.tokens and self.teacher.lesson.share == 1
+
+    def _deadline(self, share: float) -> float:
+        """Return when a share of the time will be up."""
+        if self.method.max_seconds is None:
+            return math.inf
+        return self.started + share * self.method.max_seconds
+
+    def _find_rate(self) -> float:
+        """Return the learning rate with the least held-out loss after a short run with all its cuts."""
+        steps = max(20, int(TRIED * self.method.max_gradients / self.batch_size))
+        best, least = RATES[0], math.inf
+        with self.task.clock.measure("learning rate"):
+            for number, rate in enumerate(RATES):
+                try:
+                    student = self._train(steps, rate, self._deadline(0.05 * (number + 1)), quiet=True)
+                    loss = self._held_loss(student)
+                except BrainsurgeonError:  # it diverged
+                    loss = math.inf
+                if loss < least:
+                    best, least = rate, loss
+                elif least < math.inf:
+                    break
+        return best
+
+    def _train(self, steps: int, rate: float, deadline: float, quiet: bool = False) -> Student:
+        """Train a fresh copy of the dense model."""
+        model = copy.deepcopy(self.dense)
+        everything = self.method.repair == "all"
+        model.train(everything and not self.few)
+        student = Student(model, self.surgery.weights, everything)
+
+        def batches(start: int) -> Iterator[Batch]:
+            return self._batches(steps, start)
+
+        notify = (lambda event: None) if quiet else self.task.notify
+        training = Training(student, self.teacher, batches, self.method.plan, self.final, steps, rate, notify, deadline)
+        self.gradients += training.run() * self.batch_size
+        return student
+
+    def _batches(self, steps: int, start: int) -> Iterator[Batch]:
+        """Yield the batches of the steps from a number on; each depends on the seed and its number alone."""
+        count = steps * self.batch_size
+        batches = regroup(self.samples.draw_again(count + self.batch_size, 1), self.batch_size)
+        batches = (
+            batch for batch in batches if batch_size(batch) == self.batch_size or self.samples.size < self.batch_size
+        )
+        if self._mixes:
+            batches = mixup(batches, 1_000_003 * self.task.seed + 17)
+        generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1)
+        for number, batch in enumerate(batches):
+            if self.method.augment is not None:
+                batch = self.method.augment(batch, generator)
+            if number >= start:
+                yield batch
+
+    @torch.no_grad()
+    def _held_loss(self, student: Student) -> float:
+        """Return what the held-out samples say of a student: the distance from the dense outputs where they are few."""
+        student.write(student.model)
+        student.model.eval()
+        if not self.few:
+            return measured_loss(student.model, self.surgery.loss, self.held_out, self.surgery.device) or 0.0
+        teacher = Teacher(self.dense, self.surgery.loss, Lesson(1.0), self.held_out[0])
+        total, count = 0.0, 0
+        with teacher.watching(student.model) as value:
+            for batch in self.held_out:
+                size = batch_size(batch)
+                total += float(value(batch, lambda b=batch: teacher.outputs(student.model, b))) * size  # type: ignore[misc]
+                count += size
+        return total / count if math.isfinite(total) else math.inf
+
+    @torch.no_grad()
+    def _write_buffers(self, student: Student) -> None:
+        """Give the model that is handed back what training made of the buffers and of the other parameters."""
+        for name, buffer in student.model.named_buffers():
+            self.task.model.get_buffer(name).copy_(buffer)
+        for name, value in student.effective().items():
+            self.task.model.get_parameter(name).copy_(value)

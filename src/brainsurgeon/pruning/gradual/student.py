@@ -1,0 +1,99 @@
+"""The network under training: dense weights θ, and a mask that says which of them take part.
+
+The forward pass sees θ ⊙ mask. A weight that is masked keeps its value, and comes back if its score is again among the
+highest when the mask is next found. The score of a weight is |θ|·v^(p/2), with v the running mean of its squared
+gradient: p = 0 is magnitude, p = 1 the diagonal of Optimal Brain Damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from brainsurgeon.engine.budget import Budget
+from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.samples.batches import Batch
+
+SQUARES = 0.99
+"""How much of the running mean of the squared gradients stays at each step."""
+
+
+class Student:
+    """A model whose prunable weights, and with `all_parameters` the others too, are trained as tensors of their own."""
+
+    def __init__(self, model: nn.Module, weights: PrunableWeights, all_parameters: bool):
+        self.model, self.weights = model, weights
+        others = [name for name, p in model.named_parameters() if name not in weights.names and p.is_floating_point()]
+        names = [*weights.names, *(others if all_parameters else [])]
+        self.values = {n: model.get_parameter(n).detach().clone().float().requires_grad_() for n in names}
+        self.dtypes = {name: model.get_parameter(name).dtype for name in names}
+        self.masks = {name: torch.ones_like(self.values[name]) for name in weights.names}
+        self.squares = {name: torch.zeros_like(self.values[name]) for name in weights.names}
+        model.requires_grad_(False)
+
+    def effective(self) -> dict[str, Tensor]:
+        """Return the weights that the forward pass sees."""
+        masked = {n: v * self.masks[n] if n in self.masks else v for n, v in self.values.items()}
+        return {name: value.to(self.dtypes[name]) for name, value in masked.items()}
+
+    def forward(self, batch: Batch, outputs: nn.Module) -> Tensor:
+        """Return the outputs for a batch; `outputs` is a module that holds the model under the name `model`."""
+        parameters = {f"model.{name}": value for name, value in self.effective().items()}
+        found: Tensor = functional_call(outputs, parameters, (batch,))
+        return found
+
+    @torch.no_grad()
+    def note_gradients(self) -> None:
+        """Follow the squared gradients of the prunable weights."""
+        for name, squares in self.squares.items():
+            gradient = self.values[name].grad
+            if gradient is not None:
+                squares.lerp_(gradient.square(), 1 - SQUARES)
+
+    @torch.no_grad()
+    def cut(self, budget: Budget, power: float, returning: bool) -> None:
+        """Find the mask again: exactly the budget's counts of the lowest scores go."""
+        scores = torch.cat([self._score(name, power, returning).reshape(-1) for name in self.weights.names])
+        pruned = self.weights.unflatten(budget.lowest(scores))
+        for name, mask in self.masks.items():
+            mask.copy_(~pruned[name])
+            if not returning:
+                self.values[name].mul_(mask)
+
+    def _score(self, name: str, power: float, returning: bool) -> Tensor:
+        value = self.values[name]
+        score = value.abs()
+        if power:
+            score = score * (self.squares[name] + 1e-16).pow(power / 2)
+        return score if returning else torch.where(self.masks[name] > 0, score, -1.0)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Let the pruned weights go for good."""
+        for name, mask in self.masks.items():
+            self.values[name].mul_(mask)
+
+    def pruned(self) -> dict[str, Tensor]:
+        """Return the masks, True where a weight is removed."""
+        return {name: mask == 0 for name, mask in self.masks.items()}
+
+    @torch.no_grad()
+    def write(self, model: nn.Module) -> None:
+        """Write the effective weights into a model."""
+        for name, value in self.effective().items():
+            model.get_parameter(name).copy_(value)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that the student is, as tensors by name."""
+        parts: Mapping[str, Mapping[str, Tensor]] = {"value": self.values, "mask": self.masks, "square": self.squares}
+        found = {f"{part}/{name}": t.detach() for part, tensors in parts.items() for name, t in tensors.items()}
+        return found | {f"buffer/{name}": buffer for name, buffer in self.model.named_buffers()}
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Become what `state` told."""
+        for name, own in self.state().items():
+            own.copy_(tensors[name])
