@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.streaming import LinearMap
+from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.samples.batches import Batch, batch_size
 
 

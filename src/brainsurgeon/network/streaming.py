@@ -8,8 +8,8 @@ the inputs of the next part. Only the part at work lies on the device; the rest 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,167 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.inputs import Moments, flat_transposed, read_input, reader_of
+from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.partition import Chain, first_tensor
-from brainsurgeon.network.weights import Layer
+from brainsurgeon.network.parts import Part, Reached, watching
 from brainsurgeon.samples.batches import Batch, batch_size
 
-
-class _Reached(Exception):  # noqa: N818 (no error: it ends a pass that has shown enough)
-    pass
-
-
-@dataclass(frozen=True)
-class LinearMap:
-    """A layer that is a plain linear map of its inputs: its parameter's name, and the module that holds it."""
-
-    name: str
-    module: nn.Module
-
-    @property
-    def weight(self) -> nn.Parameter:
-        """Its parameter."""
-        return self.module.weight  # type: ignore[return-value]
-
-    @property
-    def transposed(self) -> bool:
-        """Whether its weights lie inputs first."""
-        return self._reader is flat_transposed
-
-    @property
-    def groups(self) -> int:
-        """The number of groups of a grouped convolution, 1 for all others."""
-        return int(getattr(self.module, "groups", 1))
-
-    @property
-    def _reader(self) -> Callable[[Tensor], Tensor]:
-        found = reader_of(self.module, _layer(self.name, self.weight))
-        assert found is not None  # `linear_maps` gives no others
-        return found
-
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """Return X, groups × inputs × positions."""
-        return read_input(self._reader, args, kwargs)
-
-    def rows(self, values: Tensor) -> Tensor:
-        """Return weights, or a mask of them, as groups × rows × inputs."""
-        flat = values.T if self.transposed else values.reshape(values.shape[0], -1)
-        return flat.reshape(self.groups, -1, flat.shape[1])
-
-    def stored(self, rows: Tensor) -> Tensor:
-        """Return groups × rows × inputs in the shape of the parameter."""
-        flat = rows.reshape(-1, rows.shape[-1])
-        return flat.T.contiguous() if self.transposed else flat.reshape(self.weight.shape)
-
-
-def linear_maps(model: nn.Module, names: Sequence[str]) -> list[LinearMap]:
-    """Return the named parameters that are plain linear maps: linear layers and convolutions."""
-    found = []
-    for name in names:
-        module = model.get_submodule(name.rpartition(".")[0])
-        if reader_of(module, _layer(name, model.get_parameter(name))) is not None:
-            found.append(LinearMap(name, module))
-    return found
-
-
-def _layer(name: str, weight: nn.Parameter) -> Layer:
-    return Layer(name, tuple(weight.shape), 0, weight.numel())
-
-
-@dataclass
-class Part:
-    """A part of the forward pass: the groups of its layers in the order of the calls, and a way to run it on a batch."""
-
-    name: str
-    layers: list[LinearMap]
-    run: Callable[[int], Any]
-    batches: int
-    groups: list[list[LinearMap]] = field(default_factory=list)
-
-    def find_groups(self) -> None:
-        """Run the part on the first batch: layers that are given the same tensor form a group."""
-        seen: dict[int, list[LinearMap]] = {}
-        alive: list[Any] = []
-
-        def note(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            first, _rest = first_tensor(args, kwargs)
-            alive.append(first)  # while it lives, no other tensor has its id
-            group = seen.setdefault(id(first), [])
-            if all(layer not in other for other in seen.values()):
-                group.append(layer)
-
-        with _watching(self.layers, note):
-            self.run(0)
-        self.groups = [group for group in seen.values() if group]
-
-    def moments(self, group: Sequence[LinearMap]) -> dict[str, Moments]:
-        """Return the mean moments of the inputs of a group's layers: one pass, which ends with the last of them."""
-        totals: dict[str, Tensor] = {}
-        columns: dict[str, int] = {}
-        shared = _share_input(group)
-        left: set[str] = set()
-
-        def add(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            x = layer.read(args, kwargs)
-            product = torch.bmm(x, x.transpose(1, 2)).double()
-            totals[layer.name] = totals[layer.name] + product if layer.name in totals else product
-            columns[layer.name] = columns.get(layer.name, 0) + x.shape[2]
-            left.discard(layer.name)
-            if not left and layer.name in once:
-                raise _Reached
-
-        # A layer that is called several times in a pass is not known to be the last before the pass ends.
-        once = {layer.name for layer in shared} if self._called_once(shared) else set()
-        with _watching(shared, add):
-            for number in range(self.batches):
-                left = {layer.name for layer in shared}
-                try:
-                    self.run(number)
-                except _Reached:
-                    pass
-        return _spread(group, shared, totals, columns)
-
-    def _called_once(self, layers: Sequence[LinearMap]) -> bool:
-        calls: list[str] = []
-
-        def note(layer: LinearMap, *_: Any) -> None:
-            calls.append(layer.name)
-
-        with _watching(layers, note):
-            self.run(0)
-        return len(calls) == len(set(calls))
-
-
-def _share_input(group: Sequence[LinearMap]) -> list[LinearMap]:
-    """Return one layer for each kind of input matrix: linear layers of a group have the same."""
-    kept: dict[Any, LinearMap] = {}
-    for layer in group:
-        plain = isinstance(layer.module, nn.Linear) or layer.transposed
-        kept.setdefault("linear" if plain else layer.name, layer)
-    return list(kept.values())
-
-
-def _spread(
-    group: Sequence[LinearMap], shared: Sequence[LinearMap], totals: dict[str, Tensor], columns: dict[str, int]
-) -> dict[str, Moments]:
-    linear = next((layer.name for layer in shared if isinstance(layer.module, nn.Linear) or layer.transposed), None)
-    found = {}
-    for layer in group:
-        name = layer.name if layer.name in totals else linear
-        if name is None or name not in totals:
-            raise BrainsurgeonError(f"layer {layer.name!r} saw no input in the calibration passes: exclude it")
-        found[layer.name] = Moments(totals[name] / columns[name], columns[name], layer.transposed)
-    return found
-
-
-@contextmanager
-def _watching(layers: Sequence[LinearMap], note: Callable[..., None]) -> Iterator[None]:
-    with ExitStack() as stack, torch.no_grad():
-        for layer in layers:
-            handle = layer.module.register_forward_pre_hook(partial(note, layer), with_kwargs=True)
-            stack.callback(handle.remove)
-        yield
+REST = torch.device("cpu")
+"""Where hidden states wait: a device holds one part, its moments and one batch."""
 
 
 @dataclass
@@ -237,12 +83,12 @@ class Stream:
 
         def catch(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             caught.append((args, kwargs))
-            raise _Reached
+            raise Reached
 
         def run(number: int) -> None:
             try:
                 self.call(self.batches[number])
-            except _Reached:
+            except Reached:
                 pass
 
         with _on(self.model, self.device, without=self.chain):
@@ -269,7 +115,7 @@ class Stream:
             if layer not in seen:
                 seen.append(layer)
 
-        with _watching(self._outside(), note):
+        with watching(self._outside(), note):
             run(0)
         self._in_head = {layer.name for layer in seen}
         return seen
@@ -280,7 +126,7 @@ class Stream:
         for args, kwargs in caught:
             hidden, _ = first_tensor(args, kwargs)
             assert hidden is not None  # the chain was found by this tensor
-            self._hidden.append(hidden)
+            self._hidden.append(hidden.to(REST))
             rest = args[1:] if args else args
             named = dict(kwargs) if args else dict(list(kwargs.items())[1:])
             self._by_name = None if args else next(iter(kwargs))
@@ -293,17 +139,19 @@ class Stream:
 
         def run(batch: int) -> Any:
             rest, named = self._given[batch]
+            hidden = self._hidden[batch].to(self.device)
             if self._by_name is not None:
-                return module(*rest, **{self._by_name: self._hidden[batch], **named})
-            return module(self._hidden[batch], *rest, **named)
+                return module(*rest, **{self._by_name: hidden, **named})
+            return module(hidden, *rest, **named)
 
         with _on(module, self.device), torch.no_grad():
             if not done:
                 yield self._part(name, own, run)
             for batch in range(len(self.batches)):
                 output = run(batch)
-                self._hidden[batch] = output[0] if isinstance(output, tuple | list) else output
-                self._wrapped = output
+                hidden = output[0] if isinstance(output, tuple | list) else output
+                self._hidden[batch] = hidden.to(REST)
+                self._wrapped = (None, *output[1:]) if isinstance(output, tuple | list) else None
 
     def _tail(self, done: bool) -> Iterator[Part]:
         """Run the model with its chain passed over: what is behind it is given the hidden states that were reached."""
@@ -331,7 +179,7 @@ class Stream:
         current = [0]
 
         def hand_on(*args: Any, **kwargs: Any) -> Any:
-            hidden, like = self._hidden[current[0]], self._wrapped
+            hidden, like = self._hidden[current[0]].to(self.device), self._wrapped
             return (hidden, *like[1:]) if isinstance(like, tuple | list) else hidden
 
         def run(number: int) -> Any:

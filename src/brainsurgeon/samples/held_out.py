@@ -56,6 +56,10 @@ class TrainingSamples:
         """Return the samples that no gradient is ever taken on."""
         return [self._move(batch) for batch in self._held]
 
+    def training(self) -> Batch | list[Batch]:
+        """Return the samples that are not held out, as data that can be read again."""
+        return data_part(self._data, self._order) if self._units is None else self._units
+
     def draw(self, count: int, stage: int) -> Iterator[Batch]:
         """Yield `count` samples for a stage (all there are where there are fewer), each at most once."""
         generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + stage)

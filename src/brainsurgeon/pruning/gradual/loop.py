@@ -42,7 +42,7 @@ class Plan:
         rising = min(1.0, (share + 1e-3) / self.warm) if self.warm else 1.0
         if share < self.end:
             return rising
-        return 0.5 * (1 + math.cos(math.pi * (share - self.end) / (1 - self.end)))
+        return rising * 0.5 * (1 + math.cos(math.pi * (share - self.end) / (1 - self.end)))
 
     def budget(self, share: float, final: Budget) -> Budget:
         """Return what is to be gone after a share of the steps."""
@@ -130,7 +130,7 @@ class Training:
         optimizer.zero_grad(set_to_none=True)
         with torch.enable_grad():
             loss = value(batch, lambda: self.student.forward(batch, outputs))
-        if step % 50 == 0 and not math.isfinite(float(loss)):
+        if step % 50 == 0 and not math.isfinite(float(loss.detach())):
             raise BrainsurgeonError(f"training diverged at step {step} with the learning rate {self.rate:g}: lower it")
         loss.backward()
         self.student.note_gradients()
@@ -138,6 +138,8 @@ class Training:
 
     def _cut(self, share: float, cut_at: int) -> int:
         """Make the next cut if its time has come; return the number of the one after it."""
+        if not self.plan.cuts:
+            return cut_at
         due = int(share / self.plan.end * self.plan.cuts) if share < self.plan.end else self.plan.cuts
         if due < cut_at:
             return cut_at
@@ -150,6 +152,8 @@ class Training:
         return due + 1
 
     def _last_cut(self, start: int) -> int:
+        if not self.plan.cuts:
+            return 1
         return min(int(start / self.steps / self.plan.end * self.plan.cuts), self.plan.cuts) + 1
 
     def _count(self) -> int:

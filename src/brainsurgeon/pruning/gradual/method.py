@@ -4,6 +4,7 @@ running mean of the squared gradients, says which of them go."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.samples.batches import Batch, batch_size, regroup, tensors_of
 from brainsurgeon.samples.held_out import TrainingSamples
@@ -44,6 +46,7 @@ class Gradual:
     Args:
         name: what the method is called in reports.
         plan: how the sparsity rises and the rate falls.
+        start: makes the whole cut before the training begins, with the update of its solver; training then repairs.
         learning_rate: of AdamW; None: the best of a few, found in short runs judged on held-out samples.
         batch_size: samples a step; None: 64, or 8 sequences of tokens.
         distil: the share of the distance from the dense outputs in what is minimised; None: all of it where few samples
@@ -60,6 +63,7 @@ class Gradual:
 
     name: str = "gradual"
     plan: Plan = field(default_factory=Plan, kw_only=True)
+    start: Layerwise | None = field(default=None, kw_only=True)
     learning_rate: float | None = field(default=None, kw_only=True)
     batch_size: int | None = field(default=None, kw_only=True)
     distil: float | None = field(default=None, kw_only=True)
@@ -90,8 +94,8 @@ class Gradual:
             )
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
-        """Return what is to go of which layers: what the budget says."""
-        return shares
+        """Return what is to go of which layers: what the budget says, or what the start makes of it."""
+        return shares if self.start is None else self.start.shares(shares, sparsity, layers)
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Find a learning rate, train with cuts in between, and tell what came out."""
@@ -127,6 +131,7 @@ class GradualRun:
         self.final = as_budget(task.shares, surgery.device)
         self.notes: list[str] = []
         self.gradients = 0
+        self.begun = self._begin() if method.start else None
 
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
@@ -157,6 +162,17 @@ class GradualRun:
             },
             notes=tuple(self.notes),
         )
+
+    def _begin(self) -> Outcome:
+        """Let the start make the whole cut, on the training samples alone."""
+        assert self.method.start is not None
+        part = copy.copy(self.surgery)
+        part.data = self.samples.training()
+        model = copy.deepcopy(self.dense)
+        found = self.method.start.run(part, dataclasses.replace(self.task, model=model, store=None))
+        values = {name: model.get_parameter(name).detach() for name in self.surgery.weights.names}
+        self.notes += found.notes
+        return dataclasses.replace(found, values=values)
 
     @property
     def _mixes(self) -> bool:
@@ -192,12 +208,16 @@ class GradualRun:
         everything = self.method.repair == "all"
         model.train(everything and not self.few)
         student = Student(model, self.surgery.weights, everything)
+        plan = self.method.plan
+        if self.begun is not None and self.begun.values is not None:
+            student.begin(self.begun.values, self.begun.masks)
+            plan = dataclasses.replace(plan, end=0.0, cuts=0)
 
         def batches(start: int) -> Iterator[Batch]:
             return self._batches(steps, start)
 
         notify = (lambda event: None) if quiet else self.task.notify
-        training = Training(student, self.teacher, batches, self.method.plan, self.final, steps, rate, notify, deadline)
+        training = Training(student, self.teacher, batches, plan, self.final, steps, rate, notify, deadline)
         self.gradients += training.run() * self.batch_size
         return student
 

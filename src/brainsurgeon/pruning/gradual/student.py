@@ -34,6 +34,13 @@ class Student:
         self.squares = {name: torch.zeros_like(self.values[name]) for name in weights.names}
         model.requires_grad_(False)
 
+    @torch.no_grad()
+    def begin(self, values: Mapping[str, Tensor], pruned: Mapping[str, Tensor]) -> None:
+        """Begin from other weights and from a mask that stays."""
+        for name in self.weights.names:
+            self.values[name].copy_(values[name])
+            self.masks[name].copy_(~pruned[name].to(self.masks[name].device))
+
     def effective(self) -> dict[str, Tensor]:
         """Return the weights that the forward pass sees."""
         masked = {n: v * self.masks[n] if n in self.masks else v for n, v in self.values.items()}

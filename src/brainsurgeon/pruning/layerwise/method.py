@@ -13,10 +13,11 @@ from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.output_costs import output_costs
 from brainsurgeon.network.partition import find_chain
-from brainsurgeon.network.streaming import LinearMap, Stream, linear_maps, streamed_loss
+from brainsurgeon.network.streaming import Stream, streamed_loss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.layerwise.allocate import allocate
 from brainsurgeon.pruning.layerwise.run import LayerRun

@@ -15,7 +15,9 @@ from brainsurgeon.engine.layer.solve import LayerProblem
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.network.inputs import Moments
-from brainsurgeon.network.streaming import LinearMap, Part, Stream
+from brainsurgeon.network.linear_maps import LinearMap
+from brainsurgeon.network.parts import Part
+from brainsurgeon.network.streaming import Stream
 from brainsurgeon.pruning.layerwise.allocate import ErrorCurve
 from brainsurgeon.pruning.layerwise.solvers import LayerSolver
 

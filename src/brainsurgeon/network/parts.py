@@ -1,0 +1,116 @@
+"""A part of a forward pass: the layers in it, in groups that share an input, and the moments of these inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.inputs import Moments
+from brainsurgeon.network.linear_maps import LinearMap
+from brainsurgeon.network.partition import first_tensor
+
+
+class Reached(Exception):  # noqa: N818 (no error)
+    """Ends a pass that has shown enough."""
+
+
+@dataclass
+class Part:
+    """A part of the forward pass: the groups of its layers in the order of the calls, and a way to run it on a batch."""
+
+    name: str
+    layers: list[LinearMap]
+    run: Callable[[int], Any]
+    batches: int
+    groups: list[list[LinearMap]] = field(default_factory=list)
+
+    def find_groups(self) -> None:
+        """Run the part on the first batch: layers that are given the same tensor form a group."""
+        seen: dict[int, list[LinearMap]] = {}
+        alive: list[Any] = []
+
+        def note(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            first, _rest = first_tensor(args, kwargs)
+            alive.append(first)  # while it lives, no other tensor has its id
+            group = seen.setdefault(id(first), [])
+            if all(layer not in other for other in seen.values()):
+                group.append(layer)
+
+        with watching(self.layers, note):
+            self.run(0)
+        self.groups = [group for group in seen.values() if group]
+
+    def moments(self, group: Sequence[LinearMap]) -> dict[str, Moments]:
+        """Return the mean moments of the inputs of a group's layers: one pass, which ends with the last of them."""
+        totals: dict[str, Tensor] = {}
+        columns: dict[str, int] = {}
+        shared = _share_input(group)
+        left: set[str] = set()
+
+        def add(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            x = layer.read(args, kwargs)
+            product = torch.bmm(x, x.transpose(1, 2)).double()
+            totals[layer.name] = totals[layer.name] + product if layer.name in totals else product
+            columns[layer.name] = columns.get(layer.name, 0) + x.shape[2]
+            left.discard(layer.name)
+            if not left and layer.name in once:
+                raise Reached
+
+        # A layer that is called several times in a pass is not known to be the last before the pass ends.
+        once = {layer.name for layer in shared} if self._called_once(shared) else set()
+        with watching(shared, add):
+            for number in range(self.batches):
+                left = {layer.name for layer in shared}
+                try:
+                    self.run(number)
+                except Reached:
+                    pass
+        return _spread(group, shared, totals, columns)
+
+    def _called_once(self, layers: Sequence[LinearMap]) -> bool:
+        calls: list[str] = []
+
+        def note(layer: LinearMap, *_: Any) -> None:
+            calls.append(layer.name)
+
+        with watching(layers, note):
+            self.run(0)
+        return len(calls) == len(set(calls))
+
+
+def _share_input(group: Sequence[LinearMap]) -> list[LinearMap]:
+    """Return one layer for each kind of input matrix: linear layers of a group have the same."""
+    kept: dict[Any, LinearMap] = {}
+    for layer in group:
+        plain = isinstance(layer.module, nn.Linear) or layer.transposed
+        kept.setdefault("linear" if plain else layer.name, layer)
+    return list(kept.values())
+
+
+def _spread(
+    group: Sequence[LinearMap], shared: Sequence[LinearMap], totals: dict[str, Tensor], columns: dict[str, int]
+) -> dict[str, Moments]:
+    linear = next((layer.name for layer in shared if isinstance(layer.module, nn.Linear) or layer.transposed), None)
+    found = {}
+    for layer in group:
+        name = layer.name if layer.name in totals else linear
+        if name is None or name not in totals:
+            raise BrainsurgeonError(f"layer {layer.name!r} saw no input in the calibration passes: exclude it")
+        found[layer.name] = Moments(totals[name] / columns[name], columns[name], layer.transposed)
+    return found
+
+
+@contextmanager
+def watching(layers: Sequence[LinearMap], note: Callable[..., None]) -> Iterator[None]:
+    with ExitStack() as stack, torch.no_grad():
+        for layer in layers:
+            handle = layer.module.register_forward_pre_hook(partial(note, layer), with_kwargs=True)
+            stack.callback(handle.remove)
+        yield
