@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ def run_once(
     model: nn.Module, calibration: Tensor, test: Tensor, key: dict[str, object], device: str
 ) -> dict[str, object]:
     """Prune once and return what is recorded."""
-    settings = {} if key["pattern"] == "default" else {"pattern": key["pattern"]}
+    settings: dict[str, Any] = {} if key["pattern"] == "default" else {"pattern": key["pattern"]}
     cuda = device.startswith("cuda")
     if cuda:
         torch.cuda.reset_peak_memory_stats()

@@ -16,8 +16,9 @@ from brainsurgeon.app.target import Target
 from brainsurgeon.engine.selection.recentred_search import LEAST_STEPS, MOST_STEPS
 from brainsurgeon.engine.update.scaled import SCALES
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.checks import check_loss
 from brainsurgeon.network.gradients import collect_gradients
-from brainsurgeon.network.loss import BatchLoss, check_loss
+from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.sample_loss import (
     BATCH,
     DECIDING,
@@ -28,6 +29,7 @@ from brainsurgeon.network.sample_loss import (
     SampleLoss,
 )
 from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.one_shot import Examining, OneShot
 from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, regroup
@@ -67,7 +69,11 @@ def estimate_seconds(
         if isinstance(method, Staged):
             taken = min(method.max_gradients, _samples_in(target.data) * method.schedule.total)
             found["gradients"] += row / settings.gradient_batch * taken * len(recipe.sparsities)
-        elif evaluated := _evaluated(method, _samples_in(target.data), sample.flops_per_batch()):
+        elif isinstance(method, Gradual):
+            found["gradients"] += row / settings.gradient_batch * method.max_gradients * len(recipe.sparsities)
+        elif isinstance(method, OneShot) and (
+            evaluated := _evaluated(method, _samples_in(target.data), sample.flops_per_batch())
+        ):
             found[name] = ALGEBRA * evaluated * batch * len(recipe.sparsities)
     return found
 

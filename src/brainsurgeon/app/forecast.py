@@ -81,7 +81,9 @@ def _blocks(methods: Iterable[Method], weights: PrunableWeights) -> list[slice]:
     method = next(iter(methods))
     if isinstance(method, OneShot):
         return make_blocks(method.blocks, weights.layers, method.num_gradients)
-    return make_blocks(method.blocks, weights.layers, rows_for(weights.size), COLUMNS_PER_ROW)
+    if isinstance(method, Staged):
+        return make_blocks(method.blocks, weights.layers, rows_for(weights.size), COLUMNS_PER_ROW)
+    return [layer.columns for layer in weights.layers]
 
 
 def _plans(recipe: Recipe, target: Target, weights: PrunableWeights) -> tuple[LayerPlan, ...]:

@@ -100,7 +100,7 @@ def distance(found: Tensor, wanted: Tensor, axis: int | None, temperature: float
 
 def watched(model: nn.Module) -> list[nn.Module]:
     """Return the layers whose outputs are compared: normalisation layers, or linear layers where there are none."""
-    norms = [module for module in model.modules() if isinstance(module, NORMALISATION)]
+    norms: list[nn.Module] = [module for module in model.modules() if isinstance(module, NORMALISATION)]
     return norms or [m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d)]
 
 

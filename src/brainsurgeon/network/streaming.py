@@ -55,7 +55,11 @@ class Stream:
                 with _on(self.model, self.device):
                     yield self._part("model", self.layers, self._whole)
             return
-        steps = [self._head, *(partial(self._block, number) for number in range(len(self.chain.names))), self._tail]
+        steps: list[Callable[[bool], Iterator[Part]]] = [
+            self._head,
+            *(partial(self._block, number) for number in range(len(self.chain.names))),
+            self._tail,
+        ]
         for number, step in enumerate(steps):
             yield from step(number < skip)
 
@@ -189,7 +193,7 @@ class Stream:
         originals = [module.forward for module in modules]
         try:
             for module in modules:
-                module.forward = hand_on  # type: ignore[method-assign]
+                module.forward = hand_on
             with _on(self.model, self.device, without=self.chain), torch.no_grad():
                 yield run
         finally:

@@ -53,7 +53,8 @@ class Scored:
         if self.score == "wanda":
             scores = wanda_scores(problem.weights, problem.moments)
         pruned = problem.pattern.prune_lowest(scores, problem.count)
-        weights, notes = problem.weights.masked_fill(pruned, 0.0), ()
+        weights = problem.weights.masked_fill(pruned, 0.0)
+        notes: tuple[str, ...] = ()
         if self.refit:
             weights, notes = least_squares(problem.weights, problem.moments, pruned, linear=problem.linear)
         error = objective(weights, problem.weights, problem.moments, problem.scales, problem.linear)
