@@ -108,7 +108,7 @@ def bars(title: str, rows: Sequence[tuple[str, float, str, str]], role: str) -> 
     for number, (name, share, said, tip) in enumerate(rows):
         y = 14 + ROW * number
         drawing.text(4, y + 6, _short(name, NAME), role="ink")
-        drawing.box(172, y - 5, wide, 13, "grid", tip)
+        drawing.box(172, y - 5, wide, 13, "grid")
         drawing.box(172, y - 5, max(1.0, wide * share), 13, role, tip)
         drawing.text(NARROW - 4, y + 6, said, anchor="end")
     return drawing
