@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.weights import NORMALISATION
-from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.batches import Batch, batch_size
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class Teacher:
 
     def __init__(self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch):
         self.dense, self.lesson = dense, lesson
-        self._parts = _parts(loss, dense, probe)
-        if self._parts is None and (lesson.share or lesson.features):
+        self.parts = output_loss(loss, dense, probe)
+        if self.parts is None and (lesson.share or lesson.features):
             self.lesson = Lesson()
 
     @property
     def can_teach(self) -> bool:
         """Whether the loss lets the model's outputs be compared with the dense ones."""
-        return self._parts is not None
+        return self.parts is not None
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[Callable[[Batch, Callable[[], Tensor]], Tensor]]:
@@ -65,11 +66,11 @@ class Teacher:
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return what a model gives for a batch."""
-        assert self._parts is not None  # asked for only where `can_teach`
-        return self._parts.outputs(model, batch)
+        assert self.parts is not None  # asked for only where `can_teach`
+        return self.parts.outputs(model, batch)
 
     def _value(self, batch: Batch, found: Tensor, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
-        parts, lesson = self._parts, self.lesson
+        parts, lesson = self.parts, self.lesson
         assert parts is not None
         total = torch.zeros((), device=found.device)
         if lesson.share < 1:
@@ -83,10 +84,6 @@ class Teacher:
             pairs = zip(ours, theirs, strict=True)
             total = total + lesson.features * sum(_feature_distance(a, b) for a, b in pairs) / len(ours)
         return total
-
-
-def _parts(loss: LossLike, dense: nn.Module, probe: Batch) -> OutputLoss | None:
-    return output_loss(loss, dense, probe)
 
 
 def distance(found: Tensor, wanted: Tensor, axis: int | None, temperature: float = 1.0) -> Tensor:
@@ -113,3 +110,22 @@ def _note(into: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor
 
 def _feature_distance(found: Tensor, wanted: Tensor) -> Tensor:
     return (found - wanted).square().mean() / (wanted.var() + 1e-8)
+
+
+@torch.no_grad()
+def held_out_distance(model: nn.Module, dense: nn.Module, parts: OutputLoss, batches: Sequence[Batch]) -> float:
+    """Return the mean distance of a model's outputs from the dense ones; each module keeps its own mode."""
+    modes = {module: module.training for module in model.modules()}
+    home, device = next(model.parameters()).device, next(dense.parameters()).device
+    total, count = 0.0, 0
+    try:
+        model.to(device).eval()
+        for batch in batches:
+            size = batch_size(batch)
+            total += float(distance(parts.outputs(model, batch), parts.outputs(dense, batch), parts.axis)) * size
+            count += size
+    finally:
+        model.to(home)
+        for module, mode in modes.items():
+            module.training = mode
+    return total / count if math.isfinite(total) else math.inf

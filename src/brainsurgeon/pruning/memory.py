@@ -12,6 +12,7 @@ import torch
 from brainsurgeon.engine.blocks import make_blocks
 from brainsurgeon.network.memory import GIB, DoesNotFitError, available_bytes
 from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.auto import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method
@@ -39,7 +40,7 @@ def memory_needs(method: Method, weights: PrunableWeights, model_bytes: int) -> 
         widest = max(math.prod(layer.shape[1:]) for layer in weights.layers)
         largest = max(layer.size for layer in weights.layers)
         return {"copies of the model": 2 * model_bytes, "moments": 6 * 8 * widest**2, "one layer": 12 * 4 * largest}
-    if isinstance(method, Gradual):
+    if isinstance(method, Gradual | Auto):
         return {"copies of the model": 4 * model_bytes, "training": 8 * 4 * weights.size}
     parts = {"masks and vectors": STAGED_VECTORS * weights.size} | copies
     if method.curvature != "gram":

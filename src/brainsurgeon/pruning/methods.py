@@ -14,13 +14,14 @@ from brainsurgeon.engine.update import Independent, Joint, Keep, Scaled
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.exact.polish import Polish
 from brainsurgeon.exact.relaxed import Relaxed
+from brainsurgeon.pruning.auto import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.layerwise.solvers import Scored, SparseGPT
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
 
-Method = OneShot | Staged | Layerwise | Gradual
+Method = OneShot | Staged | Layerwise | Gradual | Auto
 SELECTIONS: dict[str, Callable[[], Any]] = {
     "mp": Magnitude,
     "rmp": lambda: Randomized(screen=False),
@@ -43,7 +44,18 @@ LAYERWISE: dict[str, Callable[[], Layerwise]] = {
     "wanda": lambda: Layerwise(Scored("wanda"), "wanda", pattern=Pattern("row"), costs="none"),
     "sparsegpt": lambda: Layerwise(SparseGPT(), "sparsegpt", costs="none"),
 }
-NAMES = ("auto", "gradual", *LAYERWISE, *SELECTIONS, *SHORT, "mp+cbs-u", "wf-s+cbs-u", "rmp+cbs-u", "algorithm1+cbs-u")
+NAMES = (
+    "auto",
+    "gradual",
+    "staged",
+    *LAYERWISE,
+    *SELECTIONS,
+    *SHORT,
+    "mp+cbs-u",
+    "wf-s+cbs-u",
+    "rmp+cbs-u",
+    "algorithm1+cbs-u",
+)
 PARTS = ("selection", "update", "rivals", "solver", "plan", "name")
 
 
@@ -55,7 +67,7 @@ def make_method(method: str | Method | Sequence[Any], settings: dict[str, Any] |
     the sample loss and the independent one is taken whole, as published. A `schedule` makes any method a staged one.
     """
     settings = dict(settings or {})
-    if isinstance(method, OneShot | Staged | Layerwise | Gradual):
+    if isinstance(method, Method):
         made: Method = method
     elif isinstance(method, str):
         made = _by_name(method)
@@ -87,7 +99,9 @@ def _checked_pair(method: Any) -> tuple[Selection, Update]:
 
 def _by_name(name: str) -> Method:
     if name == "auto":
-        return Staged(WoodFisher(), Joint(), name="auto")
+        return Auto()
+    if name == "staged":
+        return Staged(name="staged")
     if name == "gradual":
         return Gradual()
     if name in LAYERWISE:
@@ -109,7 +123,7 @@ def _with_setting(method: Method, key: str, value: Any) -> Method:
     if key == "update_scale" and isinstance(method, OneShot):
         return _scaled(method, value)
     inner = "solver" if isinstance(method, Layerwise) else "plan" if isinstance(method, Gradual) else "selection"
-    part = getattr(method, inner)
+    part = getattr(method, inner, None)
     if key in _settings(part):
         changes: dict[str, Any] = {inner: _inside(part, key, value)}
         return dataclasses.replace(method, **changes)

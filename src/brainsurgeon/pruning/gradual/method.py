@@ -16,7 +16,7 @@ import torch
 from brainsurgeon.engine.budget import Share, as_budget
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss
-from brainsurgeon.network.distillation import Lesson, Teacher
+from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import Plan, Training
@@ -242,16 +242,9 @@ class GradualRun:
         """Return what the held-out samples say of a student: the distance from the dense outputs where they are few."""
         student.write(student.model)
         student.model.eval()
-        if not self.few:
-            return measured_loss(student.model, self.surgery.loss, self.held_out, self.surgery.device) or 0.0
-        teacher = Teacher(self.dense, self.surgery.loss, Lesson(1.0), self.held_out[0])
-        total, count = 0.0, 0
-        with teacher.watching(student.model) as value:
-            for batch in self.held_out:
-                size = batch_size(batch)
-                total += float(value(batch, lambda b=batch: teacher.outputs(student.model, b))) * size  # type: ignore[misc]
-                count += size
-        return total / count if math.isfinite(total) else math.inf
+        if self.few and self.teacher.parts is not None:
+            return held_out_distance(student.model, self.dense, self.teacher.parts, self.held_out)
+        return measured_loss(student.model, self.surgery.loss, self.held_out, self.surgery.device) or 0.0
 
     @torch.no_grad()
     def _write_buffers(self, student: Student) -> None:
