@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from brainsurgeon.cost.latency import DENSE_TWIN, RUNTIMES, Latency, measure
 from brainsurgeon.cost.macs import count_multiply_adds
 from brainsurgeon.files import save
-from brainsurgeon.network.zeros import count_zeros, zero_masks
+from brainsurgeon.network.names import unwrapped
+from brainsurgeon.network.zeros import check_masks, count_zeros, zero_masks
 
 __all__ = ["RUNTIMES", "Latency", "Worth", "worth"]
 
@@ -92,7 +93,8 @@ def worth(
             timed beside the same one dense.
         seconds: how long to time each.
     """
-    masks = dict(zero_masks(model) if masks is None else masks)
+    model = unwrapped(model)
+    masks = zero_masks(model) if masks is None else check_masks(model, masks)
     pruned = count_zeros(model, masks)
     dense, compressed = file_sizes(model, masks)
     parameters = sum(parameter.numel() for parameter in model.parameters())

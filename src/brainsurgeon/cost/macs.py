@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from brainsurgeon.network.loss import call
+from brainsurgeon.network.modes import modes_kept, plain_attention
 
 
 class _Counter(TorchDispatchMode):
@@ -45,10 +46,8 @@ def count_multiply_adds(model: nn.Module, example: Any, masks: Mapping[str, Tens
     """Return the multiply-adds of one forward pass on the example, and those left without the pruned weights."""
     kept = {_memory(model.get_parameter(name)): 1 - float(mask.float().mean()) for name, mask in masks.items()}
     counter = _Counter(kept)
-    was_training = model.training
-    with torch.no_grad(), _without_onednn(), counter:
+    with modes_kept(model), torch.no_grad(), plain_attention(), _without_onednn(), counter:
         call(model.eval(), example)
-    model.train(was_training)
     return counter.total, round(counter.sparse)
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.files.sealed import ADVICE, FileError, read_sealed, write_sealed
-from brainsurgeon.network.zeros import count_zeros, zero_masks
+from brainsurgeon.network.names import unwrapped
+from brainsurgeon.network.zeros import check_masks, count_zeros, zero_masks
 
 PARTS = ("crow", "col", "values")
 
@@ -22,7 +23,8 @@ def to_csr(model: nn.Module, masks: Mapping[str, Tensor] | None = None) -> dict[
 
     Kept weights that happen to be zero are stored; `masks` default to the exact zeros of the prunable weights.
     """
-    masks = zero_masks(model) if masks is None else masks
+    model = unwrapped(model)
+    masks = zero_masks(model) if masks is None else check_masks(model, masks)
     count_zeros(model, masks)
     return {name: _csr(model.get_parameter(name).detach(), mask) for name, mask in masks.items()}
 
@@ -107,7 +109,8 @@ def to_sparse_modules(
     Only layers of a sparsity of at least `least` are changed. The copy is for inference; other layers stay dense,
     because PyTorch has no sparse kernel for them.
     """
-    masks = zero_masks(model) if masks is None else masks
+    model = unwrapped(model)
+    masks = zero_masks(model) if masks is None else check_masks(model, masks)
     model, changed = copy.deepcopy(model).eval().requires_grad_(False), []
     for name, mask in masks.items():
         owner, _, own = name.rpartition(".")
@@ -119,7 +122,18 @@ def to_sparse_modules(
         sparse = kind(_csr(layer.weight.detach(), mask), None if layer.bias is None else layer.bias.detach())
         setattr(model.get_submodule(parent), place, sparse)
         changed.append(owner)
+        _unfuse(model, parent)
     return model, changed
+
+
+def _unfuse(model: nn.Module, name: str) -> None:
+    """Keep the encoder layers around a changed one from their fused kernel, which takes dense weights only."""
+    parts = name.split(".") if name else []
+    for module in (model.get_submodule(".".join(parts[:k])) for k in range(len(parts) + 1)):
+        if isinstance(module, nn.TransformerEncoderLayer):
+            module.activation_relu_or_gelu = 0
+        if isinstance(module, nn.TransformerEncoder):
+            module.enable_nested_tensor = module.use_nested_tensor = False
 
 
 def _sparse_kind(layer: nn.Module) -> type[SparseLinear] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.modes import modes_kept
+from brainsurgeon.network.names import unwrapped
 
 ADVICE = "pip install 'brainsurgeon[onnx]'"
 
@@ -41,17 +45,13 @@ def to_onnx(
         dynamic_batch: let the file take any number of samples.
         tolerance: the largest difference allowed, as a share of the largest output.
     """
-    path = Path(path)
-    was_training = model.training
-    model.eval()
-    try:
+    path, model = Path(path), unwrapped(model)
+    with modes_kept(model), _without_cache(model):
+        model.eval()
         args, kwargs = _calling(example)
         _export(model, _twice((args, kwargs)) if dynamic_batch else (args, kwargs), path, dynamic_batch)
-        difference = 0.0
-        for inputs in [(args, kwargs)] + ([_twice((args, kwargs))] if dynamic_batch else []):
-            difference = max(difference, _compare(model, inputs, path))
-    finally:
-        model.train(was_training)
+        checked = [(args, kwargs)] + ([_twice((args, kwargs))] if dynamic_batch else [])
+        difference = max(_compare(model, inputs, path) for inputs in checked)
     if not difference <= tolerance:
         raise BrainsurgeonError(
             f"the exported model differs from the original by {difference:.2g} of its largest output, more than "
@@ -101,11 +101,17 @@ def _export(model: nn.Module, inputs: Any, path: Path, dynamic_batch: bool) -> N
                 verbose=False,
             )
     except Exception as error:  # the exporter raises many kinds, all for models it cannot trace
-        reason = str(error).strip().partition("\n")[0]
         hint = " (or with dynamic_batch=False)" if dynamic_batch else ""
         raise BrainsurgeonError(
-            f"PyTorch cannot export {type(model).__name__} to ONNX: {reason}. Try torch.export.export on it{hint}"
+            f"PyTorch cannot export {type(model).__name__} to ONNX: {_cause(error)}. Try torch.export.export on it{hint}"
         ) from error
+
+
+def _cause(error: BaseException) -> str:
+    """Return the first line of what an error came from, without the colours of a terminal."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().partition("\n")[0].rstrip(". ") or type(error).__name__
 
 
 @torch.no_grad()
@@ -119,9 +125,19 @@ def _compare(model: nn.Module, inputs: Any, path: Path) -> float:
         other = torch.from_numpy(other)
         if one.shape != other.shape:
             raise BrainsurgeonError(f"{path} gives outputs of shape {tuple(other.shape)}, the model {tuple(one.shape)}")
-        scale = max(float(one.abs().max()), 1e-6) if one.numel() else 1.0
-        worst = max(worst, float((one.cpu().double() - other.double()).abs().max()) / scale if one.numel() else 0.0)
+        worst = max(worst, _difference(one.detach().cpu().double(), other.double()))
     return worst
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference as a share of the largest output; infinite where a NaN or an infinity is amiss."""
+    if not one.numel() or torch.equal(one, other):
+        return 0.0
+    finite = one.isfinite() & other.isfinite()
+    if bool((one != other)[~finite].any()):
+        return math.inf
+    scale = max(float(one[finite].abs().max()), 1e-6)
+    return float((one - other)[finite].abs().max()) / scale
 
 
 def _count(path: Path) -> tuple[int, int]:
@@ -147,6 +163,20 @@ def _twice(inputs: Any) -> Any:
 def _values(output: Any) -> Any:
     """Take a model's output apart where it is a mapping or dataclass of tensors and Nones."""
     return [value for value in output.values() if value is not None] if isinstance(output, Mapping) else output
+
+
+@contextmanager
+def _without_cache(model: nn.Module) -> Iterator[None]:
+    """Let a Hugging Face model give its outputs alone: a cache of keys and values is no tensor that ONNX could hold."""
+    config = getattr(model, "config", None)
+    cached = getattr(config, "use_cache", None)
+    try:
+        if cached:
+            config.use_cache = False  # type: ignore[union-attr]
+        yield
+    finally:
+        if cached:
+            config.use_cache = cached  # type: ignore[union-attr]
 
 
 @contextmanager

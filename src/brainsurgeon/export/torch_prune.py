@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.names import named_parameters, unwrapped
 from brainsurgeon.network.zeros import check_masks
 
 
@@ -38,10 +39,12 @@ def make_permanent(model: nn.Module) -> dict[str, Tensor]:
 
 def to_torch_prune(model: nn.Module, masks: Mapping[str, Tensor]) -> nn.Module:
     """Put masks into a model as `torch.nn.utils.prune` keeps them, in place; `prune.remove` then works as usual."""
-    check_masks(model, masks)
-    named = dict(model.named_parameters(remove_duplicate=False))
-    for name, mask in masks.items():
+    named, inner = named_parameters(model), unwrapped(model)
+    for name, mask in check_masks(model, masks).items():
+        places = {}  # a module of two names is met once
         for alias in [other for other, parameter in named.items() if parameter is named[name]]:
             owner, _, own = alias.rpartition(".")
-            prune.custom_from_mask(model.get_submodule(owner), own, (~mask).to(named[name].device))
+            places[inner.get_submodule(owner), own] = None
+        for module, own in places:
+            prune.custom_from_mask(module, own, (~mask).to(named[name].device))
     return model

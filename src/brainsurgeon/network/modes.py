@@ -40,6 +40,17 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Keep `nn.TransformerEncoderLayer` from its fused kernel, which takes no sparse weights and counts as nothing."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 def for_examination(model: nn.Module, device: torch.device) -> nn.Module:
     """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients."""
     model = model.to(device).eval().requires_grad_(False)

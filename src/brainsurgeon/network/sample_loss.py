@@ -22,6 +22,7 @@ from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.checks import check_samples
 from brainsurgeon.network.layout import choose_layout
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.modes import plain_attention
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.samples.batches import Batch, batch_size, cut, regroup
 
@@ -158,7 +159,7 @@ class SampleLoss:
         """Return the floating-point operations of a forward pass over one batch."""
         if self._flops is None:
             one = cut(self._batches[0], slice(1))
-            with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            with torch.no_grad(), plain_attention(), FlopCounterMode(display=False) as counter:
                 self._loss(one)
             self._flops = max(counter.get_total_flops(), self._weights.size) * BATCH
         return self._flops
