@@ -19,12 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.events import Event
+from brainsurgeon.files.language import head_of
 from brainsurgeon.files.versions import versions
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.pruning.prune import prune
 from experiments.records import RESULTS, append, read_lines
-
-HEAD = ("lm_head", "*embed*")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -74,7 +73,7 @@ def run_once(
         float(str(key["sparsity"])),
         str(key["method"]),
         "next_token",
-        exclude=HEAD,
+        exclude=head_of(model),
         budget=str(key["budget"]),
         seed=int(str(key["seed"])),
         device=device,

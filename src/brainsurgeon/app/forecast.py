@@ -49,7 +49,8 @@ class Inspection:
 
 def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
     """Look at the model, and time a few gradients and losses where the method needs them and `timed` is set."""
-    weights = find_weights(target.model, recipe.include, recipe.exclude)
+    common = recipe.common(target.exclude)
+    weights = find_weights(target.model, common["include"], common["exclude"])
     device = check_device(recipe.device or target.model.get_parameter(weights.names[0]).device)
     methods = recipe.make_methods()
     model_bytes = sum(tensor.nbytes for tensor in target.model.state_dict().values())

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,9 +18,12 @@ import torch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from brainsurgeon.app.target import DEMO
+from brainsurgeon.app.target import DEMO, LANGUAGE
 from brainsurgeon.engine.budget import exact_count
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.auto import Auto
+from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import PARTS, Method, make_method
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
@@ -28,11 +32,18 @@ from brainsurgeon.pruning.staged.schedule import Stages
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 Plain = str | int | float | bool | None
+METHODS = (OneShot, Staged, Layerwise, Gradual, Auto)
+NOT_PLAIN = (*PARTS, "first_cut", "augment")
+"""Settings that are objects, and so cannot be written in a file."""
 SETTINGS = (
-    *dict.fromkeys(f.name for kind in (OneShot, Staged) for f in dataclasses.fields(kind) if f.name not in PARTS),
+    *dict.fromkeys(f.name for kind in METHODS for f in dataclasses.fields(kind) if f.name not in NOT_PLAIN),
     "update_scale",
 )
 """Keys that go to the methods which have them."""
+
+
+TEXTS = ("text", "test_text")
+"""Arguments of a language model that are files."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -94,9 +105,11 @@ class Recipe(BaseModel):
             make_method(self.methods[-1], {key: given[key]})
         return made
 
-    def common(self) -> dict[str, Any]:
-        """Return what a `Surgery` takes, whatever the method."""
-        return {key: getattr(self, key) for key in ("include", "exclude", "seed", "device")}
+    def common(self, exclude: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return what a `Surgery` takes, whatever the method; a target's own `exclude` where the recipe names nothing."""
+        given = {key: getattr(self, key) for key in ("include", "exclude", "seed", "device")}
+        named = given["include"] is not None or given["exclude"] is not None
+        return given if named else given | {"exclude": exclude}
 
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults and all, with the settings of methods at the top level."""
@@ -192,6 +205,14 @@ def with_absolute_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         place, _, name = spec.rpartition(":")
         if place.endswith(".py"):
             values["target"] = f"{(folder / Path(place).expanduser()).resolve()}:{name}"
+        elif spec.startswith(LANGUAGE):
+            values["target"] = f"{LANGUAGE}{(folder / Path(spec.removeprefix(LANGUAGE)).expanduser()).resolve()}"
+            texts = {
+                key: str((folder / Path(str(value)).expanduser()).resolve())
+                for key, value in dict(values.get("arguments") or {}).items()
+                if key in TEXTS
+            }
+            values["arguments"] = {**dict(values.get("arguments") or {}), **texts}
     if isinstance(values.get("checkpoint"), str):
         values["checkpoint"] = str((folder / Path(values["checkpoint"]).expanduser()).resolve())
     return values

@@ -6,7 +6,8 @@
 * a dict with the names of `Target`'s fields, or
 * a `Target`.
 
-`demo` stands for the network and the digits that come with the package. Nothing here imports PyTorch before a
+`hf:FOLDER` names a language model in a local Hugging Face folder, with a text file to calibrate on; `demo` stands for
+the network and the digits that come with the package. Nothing here imports PyTorch before a
 function is called.
 """
 
@@ -20,6 +21,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from brainsurgeon.network.loss import LossLike
 
 DEMO = "demo"
+LANGUAGE = "hf:"
+"""Before the folder of a language model; the text to calibrate on comes with the arguments."""
 FORM = "file.py:function or module:function"
 
 
@@ -45,6 +49,7 @@ class Target:
 
     `test` is held-out data, of any kind that `data` may be, on which accuracy and loss are reported; it is never used
     to choose anything. `score` is a function of the model that returns a number, or several by name, instead.
+    `exclude` names what is left alone where the user names nothing.
     """
 
     model: nn.Module
@@ -52,6 +57,7 @@ class Target:
     loss: LossLike = "cross_entropy"
     test: Any = None
     score: Callable[[nn.Module], Any] | None = None
+    exclude: tuple[str, ...] | None = None
 
 
 def load_target(
@@ -62,7 +68,7 @@ def load_target(
     Python's and PyTorch's global generators are seeded first, so that a function which draws without a generator of
     its own, and a shuffling loader, do the same each time.
     """
-    function = _demo if spec == DEMO else _find(spec)
+    function = _demo if spec == DEMO else partial(_language, spec) if spec.startswith(LANGUAGE) else _find(spec)
     seed_globals(seed)
     try:
         made = function(**(arguments or {}))
@@ -83,6 +89,26 @@ def _demo() -> Target:
 
     model, data = load_demo()
     return Target(model, data.train(), "cross_entropy", data.test())
+
+
+def _language(
+    spec: str, text: str | None = None, test_text: str | None = None, window: int = 1024, samples: int = 128
+) -> Target:
+    """Return a language model from a local folder, calibrated on the first windows of a text."""
+    from brainsurgeon.files.language import head_of, load_language_model, perplexity, read_tokens
+
+    if text is None:
+        raise TargetError(f"{spec} needs a text to calibrate on: give --text FILE")
+    model, tokenizer = load_language_model(spec.removeprefix(LANGUAGE))
+    data = read_tokens(tokenizer, text, window)[:samples]
+    score = None
+    if test_text is not None:
+        test = read_tokens(tokenizer, test_text, window)
+
+        def score(model: nn.Module) -> dict[str, float]:
+            return {f"perplexity, windows of {window}": perplexity(model, test)}
+
+    return Target(model, data, "next_token", score=score, exclude=head_of(model))
 
 
 def seed_globals(seed: int) -> None:

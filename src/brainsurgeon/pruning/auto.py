@@ -156,7 +156,7 @@ class AutoRun:
         if layered and (size >= LARGE or self.few):
             both = not (size >= LARGE)
             share = gradients // 2 if both else gradients
-            yield "layerwise, trained", Gradual("auto", start=Layerwise(), max_gradients=share, **common)
+            yield "layerwise, trained", Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)
             gradients -= share
         if gradients:
             yield "gradual", Gradual("auto", max_gradients=gradients, **common)

@@ -168,6 +168,35 @@ TrackOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no log lines.", rich_help_panel=RUN)]
 
+TextOption = Annotated[
+    Path | None,
+    typer.Option(help="For hf:FOLDER, the text to calibrate on.", metavar="FILE", rich_help_panel=MODEL),
+]
+TestTextOption = Annotated[
+    Path | None,
+    typer.Option(help="For hf:FOLDER, the text to report perplexity on.", metavar="FILE", rich_help_panel=MODEL),
+]
+WindowOption = Annotated[
+    int | None,
+    typer.Option(help="For hf:FOLDER, tokens in a window.", min=2, show_default="1024", rich_help_panel=MODEL),
+]
+PatternOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Layer-wise methods: unstructured, row, n:m such as 2:4, or blocks such as 4x4.",
+        show_default="unstructured",
+        rich_help_panel=METHOD,
+    ),
+]
+EffortOption = Annotated[
+    str | None,
+    typer.Option(help="auto: quick, standard or thorough.", show_default="standard", rich_help_panel=METHOD),
+]
+SecondsOption = Annotated[
+    float | None, typer.Option("--max-seconds", help="Seconds that a run may take.", rich_help_panel=METHOD)
+]
+OF_TARGET = ("text", "test_text", "window")
+"""Options that go to the function that makes the model."""
 KEYS_OF_OPTIONS = {"stages": "schedule", "sparsities": "sparsity", "methods": "method"}
 """Where a command's parameter is not called what the recipe calls it."""
 
@@ -177,7 +206,9 @@ def keys_given(parameters: dict[str, Any]) -> dict[str, Any]:
     from brainsurgeon.app.recipe import KEYS
 
     named = {KEYS_OF_OPTIONS.get(name, name): value for name, value in parameters.items()}
-    return {key: value for key, value in named.items() if key in KEYS}
+    arguments = {key: str(v) if isinstance(v, Path) else v for key, v in named.items() if key in OF_TARGET and v}
+    own = {key: value for key, value in named.items() if key in KEYS}
+    return own | ({"arguments": arguments} if arguments else {})
 
 
 def gather_new(

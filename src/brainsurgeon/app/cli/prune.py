@@ -11,9 +11,15 @@ def prune(
     method: o.MethodOption = None,
     recipe: o.RecipeOption = None,
     checkpoint: o.CheckpointOption = None,
+    text: o.TextOption = None,
+    test_text: o.TestTextOption = None,
+    window: o.WindowOption = None,
     include: o.IncludeOption = None,
     exclude: o.ExcludeOption = None,
     budget: o.BudgetOption = None,
+    pattern: o.PatternOption = None,
+    effort: o.EffortOption = None,
+    max_seconds: o.SecondsOption = None,
     stages: o.StagesOption = None,
     num_gradients: o.NumGradientsOption = None,
     fisher: o.FisherOption = None,
@@ -35,6 +41,8 @@ def prune(
     brainsurgeon prune demo --sparsity 0.95
 
     brainsurgeon prune model.py:build --checkpoint trained.safetensors -s 0.9 -k 2000
+
+    brainsurgeon prune hf:FOLDER --text calibration.txt --sparsity 0.5 --method layerwise
 
     brainsurgeon prune --recipe recipe.yaml
 

@@ -25,7 +25,8 @@ PROBED = 64
 
 def check_fits(run: RunFolder, recipe: Recipe, target: Target, cells: int) -> None:
     """Refuse what memory or disk cannot hold."""
-    weights = find_weights(target.model, recipe.include, recipe.exclude)
+    common = recipe.common(target.exclude)
+    weights = find_weights(target.model, common["include"], common["exclude"])
     model = sum(tensor.nbytes for tensor in target.model.state_dict().values())
     run.check_disk(cells * (model + weights.size) + STATE_BYTES * weights.size)
     device = check_device(recipe.device or next(target.model.parameters()).device)

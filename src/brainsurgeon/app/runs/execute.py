@@ -46,7 +46,8 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
     check_fits(run, recipe, target, len(missing))
     check_same_model(run, target)
     check_same_data(run, target, recipe.seed)
-    surgery = Surgery(target.model, target.data, target.loss, **recipe.common(), progress=False, callback=notify)
+    common = recipe.common(target.exclude)
+    surgery = Surgery(target.model, target.data, target.loss, **common, progress=False, callback=notify)
     methods = recipe.make_methods()
     number = total - len(missing)
     if total > 1:

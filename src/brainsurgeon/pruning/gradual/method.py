@@ -46,7 +46,7 @@ class Gradual:
     Args:
         name: what the method is called in reports.
         plan: how the sparsity rises and the rate falls.
-        start: makes the whole cut before the training begins, with the update of its solver; training then repairs.
+        first_cut: makes the whole cut before the training begins, with the update of its solver; training then repairs.
         learning_rate: of AdamW; None: the best of a few, found in short runs judged on held-out samples.
         batch_size: samples a step; None: 64, or 8 sequences of tokens.
         distil: the share of the distance from the dense outputs in what is minimised; None: all of it where few samples
@@ -63,7 +63,7 @@ class Gradual:
 
     name: str = "gradual"
     plan: Plan = field(default_factory=Plan, kw_only=True)
-    start: Layerwise | None = field(default=None, kw_only=True)
+    first_cut: Layerwise | None = field(default=None, kw_only=True)
     learning_rate: float | None = field(default=None, kw_only=True)
     batch_size: int | None = field(default=None, kw_only=True)
     distil: float | None = field(default=None, kw_only=True)
@@ -94,8 +94,8 @@ class Gradual:
             )
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
-        """Return what is to go of which layers: what the budget says, or what the start makes of it."""
-        return shares if self.start is None else self.start.shares(shares, sparsity, layers)
+        """Return what is to go of which layers: what the budget says, or what the first cut makes of it."""
+        return shares if self.first_cut is None else self.first_cut.shares(shares, sparsity, layers)
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Find a learning rate, train with cuts in between, and tell what came out."""
@@ -131,7 +131,7 @@ class GradualRun:
         self.final = as_budget(task.shares, surgery.device)
         self.notes: list[str] = []
         self.gradients = 0
-        self.begun = self._begin() if method.start else None
+        self.begun = self._begin() if method.first_cut else None
 
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
@@ -165,11 +165,11 @@ class GradualRun:
 
     def _begin(self) -> Outcome:
         """Let the start make the whole cut, on the training samples alone."""
-        assert self.method.start is not None
+        assert self.method.first_cut is not None
         part = copy.copy(self.surgery)
         part.data = self.samples.training()
         model = copy.deepcopy(self.dense)
-        found = self.method.start.run(part, dataclasses.replace(self.task, model=model, store=None))
+        found = self.method.first_cut.run(part, dataclasses.replace(self.task, model=model, store=None))
         values = {name: model.get_parameter(name).detach() for name in self.surgery.weights.names}
         self.notes += found.notes
         return dataclasses.replace(found, values=values)
