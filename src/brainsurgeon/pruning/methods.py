@@ -16,6 +16,7 @@ from brainsurgeon.exact.polish import Polish
 from brainsurgeon.exact.relaxed import Relaxed
 from brainsurgeon.pruning.auto import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.kinds import check_kind
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.layerwise.solvers import Scored, SparseGPT
 from brainsurgeon.pruning.one_shot import OneShot
@@ -119,6 +120,7 @@ def _own(method: Method) -> set[str]:
 
 def _with_setting(method: Method, key: str, value: Any) -> Method:
     if key in _own(method):
+        check_kind(method, key, value)
         return dataclasses.replace(method, **{key: value})
     if key == "update_scale" and isinstance(method, OneShot):
         return _scaled(method, value)
@@ -146,6 +148,7 @@ def _scaled(method: OneShot, scale: float | str) -> OneShot:
 
 def _inside(selection: Any, key: str, value: Any) -> Any:
     if key in {field.name for field in dataclasses.fields(selection)}:
+        check_kind(selection, key, value)
         return dataclasses.replace(selection, **{key: value})
     return dataclasses.replace(selection, start=_inside(selection.start, key, value))
 
