@@ -1,4 +1,4 @@
-"""Prune the paper's networks in stages (method "auto") and record what is reached, with what it cost.
+"""Prune the paper's networks in stages (method "staged") and record what is reached, with what it cost.
 
     python -m experiments.beyond resnet20 --samples 1000 --checkpoints FOLDER [--device cuda] [--data FOLDER]
 
@@ -18,7 +18,7 @@ from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.pruning.prune import prune
 from brainsurgeon.pruning.staged.schedule import Stages
-from experiments.records import RESULTS, Record, append, read_lines
+from experiments.records import RESULTS, Record, append, read_runs
 
 SPARSITIES = {
     "mlpnet": (0.5, 0.7, 0.8, 0.9, 0.95, 0.98),
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trainings", type=int, default=2)
     parser.add_argument("--max-gradients", type=int, default=120_000)
     parser.add_argument("--curvature", default="auto")
-    parser.add_argument("--method", default="auto")
+    parser.add_argument("--method", default="staged", help="any that takes a schedule")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--checkpoints", type=Path, required=True)
@@ -107,11 +107,6 @@ def run_once(model: nn.Module, images: ImageData, key: Record, include: str | No
         "versions": versions(next(result.model.parameters()).device),
         "stages_trace": [event.values for event in result.trace if event.stage == "stages"],
     }
-
-
-def read_runs(path: Path) -> list[Record]:
-    """Return the recorded runs; what older ones called walks are trainings."""
-    return [{"trainings": run.get("walks"), **run} for run in read_lines(path)]
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from brainsurgeon.samples.augment import random_crop, random_flip
 from brainsurgeon.samples.epochs import split
 from brainsurgeon.training.finetune import finetune
 from brainsurgeon.training.settings import FinetuneSettings
-from experiments.records import CHECKPOINTS, RESULTS, Record, append, read_lines, table
+from experiments.records import CHECKPOINTS, RESULTS, Record, append, read_runs, table
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Plan:
     sparsities: tuple[float, ...]
     settings: FinetuneSettings
     augmented: bool = False
-    methods: tuple[str, ...] = field(default=("mp", "cbs", "auto"))
+    methods: tuple[str, ...] = field(default=("mp", "cbs", "staged"))
 
 
 PLANS = {
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _parser().parse_args(arguments)
     plan, protocol = PLANS[given.network], PROTOCOLS[given.network]
     file = given.output / f"finetune-{given.network}.jsonl"
-    finished = {key_of(cell) for cell in read_lines(file)}
+    finished = {key_of(cell) for cell in read_runs(file)}
     data = load_images(protocol, given.root)
     model = load_network(protocol, [*given.checkpoints, CHECKPOINTS]).to(given.device)
     samples = tuple(part.to(given.device) for part in data.train())
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 append(file, plain(cell))
                 shown = ("method", "sparsity", "before", "after", "seconds")
                 print(json.dumps({name: cell[name] for name in shown}), flush=True)
-    print(before_and_after(read_lines(file)))
+    print(before_and_after(read_runs(file)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -134,9 +134,9 @@ def tuned(
 
 
 def settings_of(method: str, protocol: Protocol) -> dict[str, Any]:
-    """Return the settings of the paper's tables; "auto" chooses its own, and is told only what may be pruned."""
-    own = ("include", "exclude")
-    return {key: value for key, value in protocol.settings.items() if method != "auto" or key in own}
+    """Return the settings of the paper's tables; methods that train choose their own but for what may be pruned."""
+    own, trains = ("include", "exclude"), method in ("staged", "gradual", "auto")
+    return {key: value for key, value in protocol.settings.items() if not trains or key in own}
 
 
 def key_of(cell: Record) -> tuple[Any, ...]:

@@ -66,6 +66,19 @@ def read_lines(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
+def present(run: Record) -> Record:
+    """Return a run by the present names: in runs without a commit auto is `staged`, and walks are trainings."""
+    if "commit" in run:
+        return run
+    method = "staged" if run["method"] == "auto" else run["method"]
+    return {"trainings": run.get("walks"), **run, "method": method}
+
+
+def read_runs(path: Path) -> list[Record]:
+    """Return the runs of a file, by the present names."""
+    return [present(run) for run in read_lines(path)]
+
+
 def is_done(path: Path, key: Record) -> bool:
     """Say whether a file has a line with these values."""
     return any(key.items() <= line.items() for line in read_lines(path))

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from experiments.cells import stamp
-from experiments.records import CHECKPOINTS, RESULTS, ROOT
+from experiments.records import CHECKPOINTS, RESULTS, ROOT, present
 
 KEY = ("network", "method", "sparsity", "seed", "samples", "max_gradients")
 BEYOND = (
@@ -55,7 +55,7 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, list[str]]]:
             for sparsity in sparsities
             for seed in range(3)
         ]
-    found += [("finetune", ["finetune", "resnet20", "--methods", method]) for method in ("auto", "cbs", "mp")]
+    found += [("finetune", ["finetune", "resnet20", "--methods", method]) for method in ("staged", "cbs", "mp")]
     for network, seeds, methods in TABLES:
         found += [("tables", ["cells", network, "--seeds", str(s), "--methods", *methods]) for s in range(seeds)]
     found.append(("gpu", ["gpu"]))
@@ -115,7 +115,7 @@ def fold(options: argparse.Namespace) -> None:
 
 
 def _key(line: str) -> tuple[object, ...]:
-    run = json.loads(line)
+    run = present(json.loads(line))
     return tuple(run.get(name) for name in KEY)
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from experiments.beyond import read_runs
 from experiments.plots import pyplot_for_svg
-from experiments.records import FIGURES, RESULTS, Record, table
+from experiments.records import FIGURES, RESULTS, Record, read_runs, table
 
 TITLES = {
     "mlpnet": "MLPNet (MNIST, dense 93.97)",
@@ -113,7 +112,7 @@ def beside() -> str:
         here = [[line for line in lines if (line["max_gradients"], line["sparsity"]) == (most, r)] for r in theirs]
         seconds = [mean(line["seconds"] for line in some) for some in here]
         accuracies = (f"{mean(line['accuracy'] for line in some):.2f}" for some in here)
-        rows.append([f"`auto`, {most:,}", *accuracies, f"{min(seconds):.0f} to {max(seconds):.0f}"])
+        rows.append([f"`staged`, {most:,}", *accuracies, f"{min(seconds):.0f} to {max(seconds):.0f}"])
     return table(["sample gradients", *map(str, theirs), "seconds"], rows)
 
 

@@ -16,14 +16,14 @@ from brainsurgeon.paper.reproduce.cells import Cell, read_cells
 from brainsurgeon.paper.reproduce.published import PUBLISHED
 from brainsurgeon.pruning.one_shot import FISHERS
 from experiments.finetune import before_and_after
-from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, table
+from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, read_runs, table
 from experiments.searches_figure import searches_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables, overview
 from experiments.write_errata import damping_shares, effects
 
-TITLES = {"auto": "auto", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
+TITLES = {"staged": "staged", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
 NETWORKS = {"mlpnet": "MLPNet, MNIST", "resnet20": "ResNet20, CIFAR-10"}
 
 
@@ -41,7 +41,7 @@ def choosing() -> str:
     """Tabulate the methods at a few sparsities."""
     cells = {network: read_cells(RESULTS, network) for network in NETWORKS}
     known = {cell["method"] for found in cells.values() for cell in found}
-    methods = [method for method in ("mp", "wf", "mp+cbs-u", "cbs-s", "cbs", "auto") if method in known]
+    methods = [method for method in ("mp", "wf", "mp+cbs-u", "cbs-s", "cbs", "staged") if method in known]
     rows = []
     for network, sparsities in (("mlpnet", (0.5, 0.8, 0.9, 0.95, 0.98)), ("resnet20", (0.5, 0.7, 0.8, 0.9))):
         for sparsity in sparsities:
@@ -68,7 +68,7 @@ def _accuracies(cells: list[Cell], method: str, sparsity: float) -> list[float]:
 
 def finetuned(network: str) -> str:
     """Tabulate accuracy before and after fine-tuning, mean over seeds."""
-    cells = read_lines(RESULTS / f"finetune-{network}.jsonl")
+    cells = read_runs(RESULTS / f"finetune-{network}.jsonl")
     methods = dict.fromkeys(cell["method"] for cell in cells)
     seeds = {method: len({c["seed"] for c in cells if c["method"] == method}) for method in methods}
     counted = ", ".join(f"{TITLES.get(method, method)} {count}" for method, count in seeds.items())
