@@ -30,7 +30,9 @@ from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.schedule import Stages
 
 Share = Annotated[float, Field(gt=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+MOST_THREADS = 1024
+MOST_TEXT, DEEPEST = 1 << 20, 16
+"""Bytes and levels of a recipe; one that is larger or deeper is refused before it is read."""
 Plain = str | int | float | bool | None
 METHODS = (OneShot, Staged, Layerwise, Gradual, Auto)
 NOT_PLAIN = (*PARTS, "first_cut", "augment")
@@ -55,6 +57,13 @@ _Loader.add_implicit_resolver(
 )
 
 
+class _Dumper(yaml.SafeDumper):
+    """YAML without aliases, which the reader takes none of."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 class RecipeError(BrainsurgeonError):
     """A recipe that cannot be followed; the message says which key, and what it may be."""
 
@@ -75,9 +84,9 @@ class Recipe(BaseModel):
     budget: Literal["global", "uniform"] | dict[str, Share] = "global"
     include: str | list[str] | None = None
     exclude: str | list[str] | None = None
-    seed: int = 0
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] = 0
     device: str | None = None
-    threads: Count | None = None
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
     options: dict[str, Plain] = {}
     settings: dict[str, Any] = {}
 
@@ -106,7 +115,7 @@ class Recipe(BaseModel):
         return made
 
     def common(self, exclude: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return what a `Surgery` takes, whatever the method; a target's own `exclude` where the recipe names nothing."""
+        """Return what a `Surgery` takes, a target's own `exclude` where the recipe names nothing."""
         given = {key: getattr(self, key) for key in ("include", "exclude", "seed", "device")}
         named = given["include"] is not None or given["exclude"] is not None
         return given if named else given | {"exclude": exclude}
@@ -114,7 +123,7 @@ class Recipe(BaseModel):
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults and all, with the settings of methods at the top level."""
         values = self.model_dump()
-        return yaml.safe_dump(values | values.pop("settings"), sort_keys=False, allow_unicode=True)
+        return yaml.dump(values | values.pop("settings"), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _takes(method: Method, key: str, value: Any) -> bool:
@@ -182,19 +191,32 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise RecipeError(f"there is no recipe {path}")
+    if path.stat().st_size > MOST_TEXT:
+        raise RecipeError(f"{path} has {path.stat().st_size:,} bytes; a recipe has {MOST_TEXT:,} at most")
     try:
         text = path.read_text()
         found = tomllib.loads(text) if path.suffix == ".toml" else read_value(text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'YAML'}: {error}") from None
+    except RecipeError as error:
+        raise RecipeError(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise RecipeError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'text'}: {error}") from None
     if not isinstance(found, dict):
         raise RecipeError(f"{path} must hold keys and values, such as `sparsity: 0.9`; it holds {found!r:.60}")
     return with_absolute_paths(found, path.parent)
 
 
 def read_value(text: str) -> Any:
-    """Read a value as YAML has it: 0.9, [mp, cbs], true, or a plain word."""
-    return yaml.load(text, _Loader)
+    """Read a value as YAML has it: 0.9, [mp, cbs], true, or a plain word; no aliases, and nothing very deep."""
+    depth = 0
+    try:
+        for event in yaml.parse(text, _Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+                what = f"alias (*{event.anchor})" if isinstance(event, yaml.AliasEvent) else f"{depth} levels"
+                raise RecipeError(f"a recipe takes no {what}: write its values out, by key")
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise RecipeError(f"{text!r:.60} is not valid YAML: {error}") from None
 
 
 def with_absolute_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:

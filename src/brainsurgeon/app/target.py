@@ -74,7 +74,7 @@ def load_target(
         made = function(**(arguments or {}))
     except BrainsurgeonError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end the process, which would look like success
         raise TargetError(f"{spec} failed{_where(error)}: {type(error).__name__}: {error}") from error
     target = _as_target(made, spec)
     if checkpoint is not None:
@@ -132,7 +132,16 @@ def _find(spec: str) -> Callable[..., Any]:
     function = getattr(module, name)
     if not callable(function):
         raise TargetError(f"{spec} must be a function that returns model, data and loss, got {type(function).__name__}")
+    _refuse_standard(str(getattr(function, "__module__", None) or "builtins"), spec)
     return function
+
+
+def _refuse_standard(module: str, spec: str) -> None:
+    """Refuse what Python itself brings along: nothing there makes a model, and much there runs commands."""
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise TargetError(
+            f"{spec} is of Python's own library ({module}), which makes no model: name a function of yours, as {FORM}"
+        )
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -148,17 +157,18 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # what it defines must be found again by loaders' workers
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise TargetError(f"{path.name} cannot be imported{_where(error)}: {type(error).__name__}: {error}") from error
     return module
 
 
 def _import_module(name: str) -> ModuleType:
+    _refuse_standard(name, name)
     _look_in(Path.cwd())
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(
             f"module {name!r} cannot be imported{_where(error)}: {type(error).__name__}: {error} (give {FORM})"
         ) from error

@@ -36,6 +36,7 @@ def compare(
     settings: o.SetOption = None,
     output: o.OutputOption = None,
     resume: o.ResumeOption = None,
+    trust: o.TrustOption = False,
     track: o.TrackOption = None,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -54,5 +55,5 @@ def compare(
     if not (recipe or resume):
         given |= {"method": methods or list(METHODS), "sparsity": sparsities or list(SPARSITIES)}
     full = o.gather_new(resume, output, recipe, settings, given)
-    run = start("compare", full, output, resume)
+    run = start("compare", full, output, resume, trust)
     show_comparison(run, carry_out(run, "compare", track, quiet))

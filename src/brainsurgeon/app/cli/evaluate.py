@@ -14,6 +14,7 @@ def evaluate(
     folder: p.FolderArgument,
     target: p.TargetOption = None,
     cell: p.CellOption = None,
+    trust: p.TrustOption = False,
     runtime: Annotated[
         list[str] | None,
         typer.Option(help=f"What to time: {RUNTIMES} (repeatable).", show_default="torch, torch-csr"),
@@ -36,7 +37,7 @@ def evaluate(
     from brainsurgeon.files.sealed import parse_object
     from brainsurgeon.files.writing import plain, write_whole
 
-    opened = p.open_pruned(folder, target, cell)
+    opened = p.open_pruned(folder, target, cell, trust=trust)
     scores = measure(opened.target)
     found = worth(
         opened.target.model, opened.example(batch), opened.saved.masks, runtime or ("torch", "torch-csr"), seconds

@@ -27,6 +27,7 @@ def export(
     output: Annotated[Path, typer.Argument(help="A new file, or for dense, compressed and huggingface a folder.")],
     target: p.TargetOption = None,
     cell: p.CellOption = None,
+    trust: p.TrustOption = False,
     batch: Annotated[int, typer.Option(help="ONNX: samples in the example that is checked.", min=1)] = 2,
     dynamic: Annotated[
         bool, typer.Option("--dynamic/--fixed", help="ONNX: any number of samples, or that of --batch.")
@@ -42,7 +43,7 @@ def export(
     from brainsurgeon.files import save, save_masks
     from brainsurgeon.files.checkpoint import save_checkpoint
 
-    opened = p.open_pruned(folder, target, cell)
+    opened = p.open_pruned(folder, target, cell, trust=trust)
     model, saved = opened.target.model, opened.saved
     if form in (Form.masks, Form.csr, Form.onnx, Form.torch_prune) and output.exists():
         raise FileExistsError(f"{output} is there already: give a new file")

@@ -19,6 +19,7 @@ def finetune(
     ] = None,
     target: p.TargetOption = None,
     cell: p.CellOption = None,
+    trust: p.TrustOption = False,
     epochs: Annotated[int, typer.Option(help="At most so many.")] = DEFAULTS.epochs,
     learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = DEFAULTS.learning_rate,
     batch_size: Annotated[int, typer.Option(help="Samples in a step.")] = DEFAULTS.batch_size,
@@ -40,7 +41,7 @@ def finetune(
     from brainsurgeon.files import save
     from brainsurgeon.training.finetune import finetune as run
 
-    opened = p.open_pruned(folder, target, cell, device)
+    opened = p.open_pruned(folder, target, cell, device, trust)
     made, place = opened.target, output or Path(f"{folder}-finetuned")
     if place.exists() and any(place.iterdir()):
         raise FileExistsError(f"{place} is not empty: give a new folder with --output")

@@ -158,6 +158,10 @@ ResumeOption = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Import what someone else's run folder names. Look at it first.", rich_help_panel=RUN),
+]
 TrackOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -31,6 +31,7 @@ def prune(
     settings: o.SetOption = None,
     output: o.OutputOption = None,
     resume: o.ResumeOption = None,
+    trust: o.TrustOption = False,
     track: o.TrackOption = None,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -54,6 +55,6 @@ def prune(
     full = o.gather_new(resume, output, recipe, settings, o.keys_given(locals()))
     if full is not None and len(full.methods) * len(full.sparsities) > 1:
         raise typer.BadParameter("this recipe has several methods or sparsities: use `brainsurgeon compare`")
-    run = start("prune", full, output, resume)
+    run = start("prune", full, output, resume, trust)
     cells = carry_out(run, "prune", track, quiet)
     show_result(run, cells[0])

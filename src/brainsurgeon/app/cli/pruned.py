@@ -26,6 +26,9 @@ CellOption = Annotated[
     str | None,
     typer.Option(help="Which outcome of a comparison, such as cbs@0.9.", metavar="METHOD@SPARSITY"),
 ]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Import what someone else's run folder names. Look at it first.")
+]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, …", show_default="where the model is")]
 
 
@@ -61,16 +64,21 @@ class Pruned:
         return batch[0] if isinstance(batch, list | tuple) and len(batch) == 2 else batch
 
 
-def open_pruned(folder: Path, target: str | None, cell: str | None, device: str | None = None) -> Pruned:
-    """Load a pruned model; everything in its folder is checked first."""
+def open_pruned(
+    folder: Path, target: str | None, cell: str | None, device: str | None = None, trust: bool = False
+) -> Pruned:
+    """Load a pruned model; everything in its folder is checked first, and code that it names is not simply run."""
     from brainsurgeon.app.runs import RunFolder
     from brainsurgeon.app.target import load_target
+    from brainsurgeon.app.trust import check_trusted
     from brainsurgeon.errors import BrainsurgeonError
     from brainsurgeon.files import load
 
     if (folder / "recipe.yaml").is_file():
         run = RunFolder.open(folder)
         recipe = run.recipe
+        if target is None:
+            check_trusted(folder, recipe.target, trust, "name the target yourself (--target), or ")
         made = load_target(target or recipe.target, recipe.arguments, None, recipe.seed)
         place, text = _choose(run.cells(), cell, folder), (folder / "recipe.yaml").read_text()
     elif target is None:

@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
-def start(kind: str, recipe: "Recipe | None", output: Path | None, resume: Path | None) -> "RunFolder":
+def start(
+    kind: str, recipe: "Recipe | None", output: Path | None, resume: Path | None, trust: bool = False
+) -> "RunFolder":
     """Make the folder of a new run, with the number of threads written down, or open that of an old one."""
     import torch
 
     from brainsurgeon.app.runs import RunFolder
+    from brainsurgeon.app.trust import check_trusted
 
     if resume is not None:
-        return RunFolder.open(resume)
+        run = RunFolder.open(resume)
+        check_trusted(run.path, run.recipe.target, trust)
+        return run
     assert recipe is not None
     full = recipe.model_copy(update={"threads": recipe.threads or torch.get_num_threads()})
     return RunFolder.create(full, output, kind)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from brainsurgeon.app.recipe import Recipe, make_recipe, read_recipe
+from brainsurgeon.app.trust import sign
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.files.writing import write_whole
 from brainsurgeon.network.memory import DoesNotFitError
@@ -46,6 +47,7 @@ class RunFolder:
         run = cls(_claimed(path) if path else _unused(Path("runs"), _name(recipe, kind)))
         with _writable(run.path):
             write_whole(run.path / "recipe.yaml", recipe.to_yaml())
+            sign(run.path)
         return run
 
     @classmethod
