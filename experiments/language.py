@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = options.results / f"language-{options.name or Path(options.model).name}.jsonl"
     print(f"dense perplexity {perplexity(model, test, options.device):.3f}", flush=True)
     for spec in options.runs:
-        method, budget, pattern, sparsity = spec.split("/")
+        method, budget, pattern, sparsity, *more = spec.split("/")
+        settings = {name: yaml_value(value) for name, _, value in (pair.partition("=") for pair in more)}
         key = {
             "method": method,
             "budget": budget,
@@ -47,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "sparsity": float(sparsity),
             "seed": options.seed,
         }
-        key |= {"samples": len(calibration), "window": options.window, "dtype": options.dtype}
+        key |= {"samples": len(calibration), "window": options.window, "dtype": options.dtype, "given": settings}
         if any(key.items() <= run.items() for run in read_lines(path)):
             continue
-        line = key | run_once(model, calibration, test, key, options.device)
+        line = key | run_once(model, calibration, test, key, options.device, settings)
         append(path, line)
         print(
             f"{spec}: {line['perplexity']:.2f} in {line['seconds']:.1f} s, peak {line['peak_bytes'] / 2**20:.0f} MiB",
@@ -59,10 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_once(
-    model: nn.Module, calibration: Tensor, test: Tensor, key: dict[str, object], device: str
+    model: nn.Module, calibration: Tensor, test: Tensor, key: dict[str, Any], device: str, given: dict[str, Any]
 ) -> dict[str, object]:
     """Prune once and return what is recorded."""
-    settings: dict[str, Any] = {} if key["pattern"] == "default" else {"pattern": key["pattern"]}
+    settings: dict[str, Any] = dict(given) | ({} if key["pattern"] == "default" else {"pattern": key["pattern"]})
     cuda = device.startswith("cuda")
     if cuda:
         torch.cuda.reset_peak_memory_stats()
@@ -96,6 +97,16 @@ def run_once(
         "settings": {name: value for name, value in result.settings.items() if name != "errors"},
         "versions": versions(device),
     }
+
+
+def yaml_value(text: str) -> Any:
+    """Return a number where the text is one, else the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _tell(event: Event) -> None:

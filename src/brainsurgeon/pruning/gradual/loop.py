@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,7 @@ class Training:
             _load_optimizer(optimizer, tensors)
         cut_at, begun, told = self._last_cut(start), time.monotonic(), 0.0
         step = start
-        with self.teacher.watching(self.student.model) as value:
+        with self.teacher.watching(self.student.model) as value, _fast_products():
             outputs = Outputs(self.student.model, self.teacher)
             for batch in self.batches(start):
                 share = self._share(step, start, begun)
@@ -166,6 +167,17 @@ class Training:
         if others:
             groups.append({"params": others, "weight_decay": 0.0})
         return torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.99), fused=True)
+
+
+@contextmanager
+def _fast_products() -> Iterator[None]:
+    """Let a GPU round the operands of products to TF32: training steps are noisier than that."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

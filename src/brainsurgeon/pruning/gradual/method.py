@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 Augment = Callable[[Batch, torch.Generator], Batch]
 ENOUGH = 1000
 """With fewer held-out samples than this the dense outputs teach more than the labels do."""
-RATES = (0.006, 0.002, 0.0006, 0.0002, 0.00006, 0.02)
-"""Learning rates that are tried, from the first on, until the next one is worse."""
+RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006, 0.02)
+"""Learning rates that may be tried, neighbours first, until the next one is worse."""
+FIRST_RATE, FIRST_REPAIR = 4, 2
+"""The number of the rate that is tried first: with cuts to come, and after the only cut."""
 TRIED = 0.03
 """The share of the sample gradients that each try takes."""
 
@@ -188,19 +190,26 @@ class GradualRun:
     def _find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
         steps = max(20, int(TRIED * self.method.max_gradients / self.batch_size))
-        best, least = RATES[0], math.inf
+        losses: dict[int, float] = {}
+
+        def held(number: int) -> float:
+            if number not in losses:
+                losses[number] = self._try(steps, RATES[number], self._deadline(0.05 * (len(losses) + 1)))
+            return losses[number]
+
+        best = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
         with self.task.clock.measure("learning rate"):
-            for number, rate in enumerate(RATES):
-                try:
-                    student = self._train(steps, rate, self._deadline(0.05 * (number + 1)), quiet=True)
-                    loss = self._held_loss(student)
-                except BrainsurgeonError:  # it diverged
-                    loss = math.inf
-                if loss < least:
-                    best, least = rate, loss
-                elif least < math.inf:
-                    break
-        return best
+            for way in (-1, 1):
+                while 0 <= best + way < len(RATES) and held(best + way) < held(best):
+                    best += way
+        return RATES[best]
+
+    def _try(self, steps: int, rate: float, deadline: float) -> float:
+        """Return the held-out loss after a short run at a rate, infinite where it diverges."""
+        try:
+            return self._held_loss(self._train(steps, rate, deadline, quiet=True))
+        except BrainsurgeonError:
+            return math.inf
 
     def _train(self, steps: int, rate: float, deadline: float, quiet: bool = False) -> Student:
         """Train a fresh copy of the dense model."""

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 TOKENS, IMAGES = 8, 32
 """Samples that go through a part at once: sequences of tokens, and everything else."""
-COSTED = 64
+COSTED = 32
 """Samples whose gradients at the layers' outputs say what a layer's error costs."""
-REPORTED = 64
+REPORTED = 32
 """Samples on which the loss before and after is reported."""
 
 
@@ -120,14 +120,9 @@ class Layerwise:
         reported = list(first(batches, REPORTED))
         with task.clock.measure("report"):
             before = streamed_loss(stream(reported))
-        run = LayerRun(
-            self.solver,
-            self.pattern,
-            self.damping,
-            self._costs(surgery, loss, layers, batches),
-            task.notify,
-            task.clock,
-        )
+        with task.clock.measure("costs"):
+            costs = self._costs(surgery, loss, layers, batches)
+        run = LayerRun(self.solver, self.pattern, self.damping, costs, task.notify, task.clock)
         counts, others = self._counts(task, layers, lambda: run.curves(stream(batches)))
         masks = run.prune(stream(batches), counts, *_store(task.store))
         notes = list(run.notes)

@@ -29,7 +29,7 @@ class Admm:
     """The mask by ADMM, the weights by least squares, then swaps: nearly the best that a layer alone can have."""
 
     steps: int = Effort.admm_steps
-    swap_rounds: int = Effort.swap_rounds
+    swap_rounds: int = 1
 
     def __call__(self, problem: LayerProblem) -> LayerSolution:
         """Return the pruned layer."""
