@@ -32,7 +32,7 @@ def networks(options: argparse.Namespace) -> Record:
             masks = timed_masks(problem, options.seconds)
             proof = certify(quadratic, problem.budget, masks["polish"][0], 60.0)
             for name, (mask, seconds) in masks.items():
-                model = surgery.prune(sparsity, (Given({"mask": mask}), Keep())).model
+                model = surgery.prune(sparsity, (Given(surgery.weights.unflatten(mask)), Keep())).model
                 cost = quadratic.cost(mask)
                 row = {
                     "network": network,
@@ -67,7 +67,7 @@ def timed_masks(problem: Problem, seconds: float) -> dict[str, tuple[Tensor, flo
         "rmp": lambda: start,
         "algorithm1": lambda: restarted(local_search(least), problem, seconds),
         "wide": lambda: restarted(wide_search(least), problem, seconds),
-        "polish from rmp": polish(Given({"mask": start})),
+        "polish from rmp": polish(lambda _: start),
         "relaxed": lambda: Relaxed()(problem),
         "polish": polish(Relaxed()),
     }
