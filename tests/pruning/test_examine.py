@@ -1,4 +1,4 @@
-"""One look at the loss: its mean gradient, and curvatures that cover every weight once, in order."""
+"""One examination of the loss: its mean gradient, and curvatures that cover every weight once, in order."""
 
 from itertools import pairwise
 from typing import Any
@@ -13,12 +13,11 @@ from toys import Conv1D
 
 from brainsurgeon.engine.curvature import Fisher, Gram, Reordered
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.events import silent
 from brainsurgeon.network.gradients import collect_gradients
 from brainsurgeon.network.inputs import SCARCITY
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import PrunableWeights, find_weights
-from brainsurgeon.pruning.examine import CURVATURES, Examination, examine
+from brainsurgeon.pruning.examine import CURVATURES, Examination, Rows, examine
 
 every_kind = pytest.mark.parametrize("kind", CURVATURES)
 
@@ -28,8 +27,8 @@ def prepare(case: Case) -> tuple[BatchLoss, PrunableWeights, Any]:
     return BatchLoss(model, case.loss), find_weights(model), [case.data()]
 
 
-def look(case: Case, kind: str, blocks: str | int = "auto", rows: int = SAMPLES, group: int = 1) -> Examination:
-    return examine(kind, *prepare(case), rows, group, blocks, torch.float32, silent)
+def examined(case: Case, kind: str, blocks: str | int = "auto", rows: int = SAMPLES, group: int = 1) -> Examination:
+    return examine(kind, *prepare(case), Rows(rows, group, blocks, 8, relative=True))
 
 
 def rows_of(case: Case, rows: int = SAMPLES, group: int = 1) -> Tensor:
@@ -42,7 +41,7 @@ def rows_of(case: Case, rows: int = SAMPLES, group: int = 1) -> Tensor:
 @pytest.mark.parametrize("blocks", ["auto", "layer", "model", 5])
 def test_every_weight_lies_in_one_block_in_order(case: Case, kind: str, blocks: str | int) -> None:
     _, weights, _ = prepare(case)
-    found = look(case, kind, blocks)
+    found = examined(case, kind, blocks)
     model = found.model(torch.randn(weights.size, generator=torch.Generator().manual_seed(0)), 0.1)
     assert found.blocks[0].start == 0
     assert found.blocks[-1].stop == weights.size
@@ -56,16 +55,16 @@ def test_every_weight_lies_in_one_block_in_order(case: Case, kind: str, blocks: 
 @every_kind
 @pytest.mark.parametrize(("rows", "group"), [(SAMPLES, 1), (8, 5)])
 def test_the_gradient_is_the_mean_of_the_rows(case: Case, kind: str, rows: int, group: int) -> None:
-    found = look(case, kind, rows=rows, group=group)
+    found = examined(case, kind, rows=rows, group=group)
     expected = rows_of(case, rows, group).mean(0)
-    assert found.gradient.dtype == torch.float64
-    torch.testing.assert_close(found.gradient, expected, rtol=10 * case.tolerance, atol=case.tolerance / 10)
+    assert found.gradient().dtype == torch.float64
+    torch.testing.assert_close(found.gradient(), expected, rtol=10 * case.tolerance, atol=case.tolerance / 10)
 
 
 def test_a_fisher_is_that_of_the_rows_with_a_damping_relative_to_their_mean_square() -> None:
     case = CASES["linear"]
     G = rows_of(case).numpy()
-    found = look(case, "fisher", "model").model(torch.ones(G.shape[1]), 0.5)
+    found = examined(case, "fisher", "model").model(torch.ones(G.shape[1]), 0.5)
     assert isinstance(found.curvatures[0], Fisher)
     x = torch.linspace(-1, 1, G.shape[1], dtype=torch.float64)
     H = reference.fisher(G, 0.5 * np.mean(G**2))
@@ -73,7 +72,7 @@ def test_a_fisher_is_that_of_the_rows_with_a_damping_relative_to_their_mean_squa
 
 
 def test_the_damping_of_all_blocks_of_a_fisher_is_the_same() -> None:
-    curvatures = look(CASES["linear"], "fisher", "layer").curvatures(0.5)
+    curvatures = examined(CASES["linear"], "fisher", "layer").curvatures(0.5)
     assert len({curvature.damping for curvature in curvatures}) == 1  # type: ignore[attr-defined]
 
 
@@ -82,7 +81,7 @@ def test_a_gram_curvature_has_the_moments_of_the_inputs_and_half_the_trace_of_th
     case = CASES["linear"]
     x = case.data()[0].double()
     squares = rows_of(case).square().mean(0)[:48].view(8, 6)
-    (first, second) = look(case, "gram").curvatures(0.5)
+    (first, second) = examined(case, "gram").curvatures(0.5)
     assert isinstance(first, Gram)
     assert isinstance(second, Gram)
     A = x.T @ x / SAMPLES
@@ -102,7 +101,7 @@ def test_a_map_with_its_inputs_first_has_the_curvature_of_its_transpose() -> Non
     found = []
     for model in (plain, turned):
         parts = BatchLoss(model, "cross_entropy"), find_weights(model), [data]
-        found.append(examine("gram", *parts, 30, 1, "auto", torch.float32, silent).curvatures(0.1)[0])
+        found.append(examine("gram", *parts, Rows(30)).curvatures(0.1)[0])
     assert isinstance(found[0], Gram)
     assert isinstance(found[1], Reordered)
     step = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
@@ -122,7 +121,7 @@ def test_a_map_with_its_inputs_first_has_the_curvature_of_its_transpose() -> Non
 )
 def test_layers_that_are_no_plain_linear_map_have_the_fishers_curvature_and_a_note(name: str, others: str) -> None:
     case = CASES[name]
-    found = look(case, "gram", "layer")
+    found = examined(case, "gram", "layer")
     assert f"no plain linear map, so its curvature is the Fisher's: {others}" in found.notes
     G, (_, weights, _) = rows_of(case), prepare(case)
     curvatures = dict(zip(weights.names, found.curvatures(1e-6), strict=True))
@@ -136,7 +135,7 @@ def test_layers_that_are_no_plain_linear_map_have_the_fishers_curvature_and_a_no
 
 def test_an_unknown_curvature_is_refused() -> None:
     with pytest.raises(BrainsurgeonError, match="curvature must be one of fisher, gram or auto, got 'hessian'"):
-        look(CASES["linear"], "hessian")
+        examined(CASES["linear"], "hessian")
 
 
 @pytest.mark.parametrize("blocks", ["auto", "layer", "model", 5])
@@ -153,7 +152,7 @@ def test_layers_of_other_kinds_may_lie_between_plain_ones(blocks: str | int) -> 
             return self.e(self.d(self.c(self.b(self.a(x))[0]))[0][:, -1])
 
     case = Case("mixed", Mixed, lambda: (torch.randn(SAMPLES, 4, 3), torch.randint(3, (SAMPLES,))))
-    (_, weights, _), found = prepare(case), look(case, "gram", blocks)
+    (_, weights, _), found = prepare(case), examined(case, "gram", blocks)
     curvatures = found.curvatures(1e-6)
     assert [block.start for block in found.blocks] == [0, *(block.stop for block in found.blocks[:-1])]
     expected = rows_of(case).square().mean(0)
@@ -162,3 +161,16 @@ def test_layers_of_other_kinds_may_lie_between_plain_ones(blocks: str | int) -> 
         assert isinstance(curvature, Fisher) == (owner.name[0] in "bd")
         if isinstance(curvature, Fisher):
             torch.testing.assert_close(curvature.diagonal(), expected[block], rtol=1e-3, atol=1e-5)
+
+
+def test_a_damping_that_is_not_relative_is_the_damping() -> None:
+    G = rows_of(CASES["linear"]).numpy()
+    found = examine("fisher", *prepare(CASES["linear"]), Rows(SAMPLES, blocks="model")).model(torch.ones(72), 0.5)
+    x = torch.linspace(-1, 1, 72, dtype=torch.float64)
+    np.testing.assert_allclose(found.product(x), reference.fisher(G, 0.5) @ x.numpy(), rtol=1e-4, atol=1e-7)
+
+
+@every_kind
+@pytest.mark.parametrize(("rows", "group"), [(SAMPLES, 1), (8, 5), (1000, 1)])
+def test_the_rows_that_were_taken_are_told(kind: str, rows: int, group: int) -> None:
+    assert examined(CASES["linear"], kind, rows=rows, group=group).rows == min(rows, SAMPLES // group)

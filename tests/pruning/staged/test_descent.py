@@ -148,9 +148,7 @@ def state_of(train: Descent, number: int, rate: float = FIRST_RATE) -> State:
     return State(number, 0.5, values, nothing.bool(), nothing, Choice("gram", rate=rate))
 
 
-def test_the_first_training_stops_where_a_smaller_rate_leads_less(
-    toy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_training_stops_where_a_smaller_rate_leads_less(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
     train = descent(toy, lengths, {64.0: 0.25, 16.0: 0.5, 4.0: 0.125, 1.0: 9.0}, monkeypatch)
     reached = train(state_of(train, 2))

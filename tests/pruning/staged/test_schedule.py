@@ -75,9 +75,7 @@ def test_refits_and_trainings_come_on_top_of_the_stages() -> None:
         (Stages(1, refits=2, trainings=2), [2, 5]),
     ],
 )
-def test_of_several_trainings_the_first_is_in_the_middle_of_the_stages(
-    schedule: Stages, trainings: list[int]
-) -> None:
+def test_of_several_trainings_the_first_is_in_the_middle_of_the_stages(schedule: Stages, trainings: list[int]) -> None:
     numbers = range(1, schedule.total + 1)
     assert [number for number in numbers if schedule.is_training(number)] == trainings
     for number in numbers:

@@ -1,7 +1,8 @@
 """One stage: the best of many ends on held-out samples, with every gradient taken on other ones, and counted."""
 
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -9,10 +10,13 @@ from cases import CASES, seeded
 from staging import Notebook, run, trained
 from torch import Tensor, nn
 
+from brainsurgeon.engine.problem import Problem
 from brainsurgeon.engine.update import Independent
-from brainsurgeon.network import sample_loss
+from brainsurgeon.network import gradients, sample_loss
 from brainsurgeon.network.weights import find_weights
+from brainsurgeon.pruning.staged import descent
 from brainsurgeon.pruning.staged import stage as stage_module
+from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.schedule import Stages
 from brainsurgeon.pruning.staged.stage import Stage
 from brainsurgeon.samples.held_out import TrainingSamples
@@ -138,3 +142,82 @@ def test_steps_towards_the_dense_outputs_are_tried_where_the_loss_sees_outputs(
     if slopes:  # at the dense weights the distance is least, and further on it is not
         assert float(found[0]["distillation"].abs().max()) < 1e-6
         assert float(found[-1]["distillation"].abs().max()) > 1e-4
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Notes a random number of each stage's generator, and prunes the smallest weights."""
+
+    drawn: list[float]
+    uses_curvature: ClassVar[bool] = False
+    uses_loss: ClassVar[bool] = False
+
+    def __call__(self, problem: Problem) -> Tensor:
+        self.drawn.append(float(torch.rand(1, generator=problem.generator)))
+        return problem.budget.lowest(problem.weights.abs())
+
+
+def test_searches_in_stages_follow_the_seed_and_the_number_of_the_stage(toy: Any) -> None:
+    drawn: dict[int, list[float]] = {seed: [] for seed in (0, 50)}
+    for seed in (0, 50):
+        run(toy, method=Staged(Drawing(drawn[seed])), seed=seed, schedule=Stages(3, refits=0, trainings=0))
+    again: list[float] = []
+    run(toy, method=Staged(Drawing(again)), seed=0, schedule=Stages(3, refits=0, trainings=0))
+    assert drawn[0] == again
+    assert len(set(drawn[0])) == 3  # one for each stage: the dampings and curvatures of one share it
+    assert not set(drawn[0]) & set(drawn[50])
+
+
+@pytest.mark.parametrize("most_rows", [16, 1000])
+@pytest.mark.parametrize("curvature", ["auto", "fisher", "gram"])
+def test_the_gradients_that_are_told_are_the_samples_they_were_taken_on(
+    toy: Any, curvature: str, most_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of all curvatures, slopes and trainings; a row of few is the mean over several samples."""
+    taken: list[int] = []
+
+    def rows(loss: Any, weights: Any, batches: Any, most: int, group: int, *rest: Any) -> Any:
+        for chunk in own_rows(loss, weights, batches, most, group, *rest):
+            taken.append(group * next(iter(chunk.values())).shape[0])
+            yield chunk
+
+    def one(loss: Any, weights: Any, values: Tensor, batch: Any) -> Tensor:
+        taken.append(len(batch[0]))
+        return own_gradient(loss, weights, values, batch)
+
+    own_rows, own_gradient = gradients.gradient_rows, sample_loss.batch_gradient
+    monkeypatch.setattr(gradients, "gradient_rows", rows)
+    for module in (sample_loss, descent):
+        monkeypatch.setattr(module, "batch_gradient", one)
+    monkeypatch.setattr(stage_module, "MOST_ROWS", most_rows)
+    monkeypatch.setattr(stage_module, "FEWEST_ROWS", 1)
+    schedule = Stages(2, refits=4, trainings=2)
+    result = run(toy, curvature=curvature, schedule=schedule, max_gradients=30_000)
+    assert result.settings["sample_gradients"] == sum(taken)
+    assert result.settings["sample_gradients"] > result.settings["training_gradients"] > 0
+
+
+@pytest.mark.parametrize("curvature", ["auto", "gram", "fisher"])
+def test_layers_are_examined_and_reconstructed_on_training_samples_alone(
+    toy: Any, curvature: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[Tensor]] = {"examine": [], "reconstruct": []}
+
+    def watched(name: str, place: int) -> None:
+        original = getattr(stage_module, name)
+
+        def noting(*arguments: Any) -> Any:
+            seen[name].extend(batch[0] for batch in arguments[place])
+            return original(*arguments)
+
+        monkeypatch.setattr(stage_module, name, noting)
+
+    watched("examine", 3)
+    watched("reconstruct", 3)
+    run(toy, curvature=curvature)
+    held = TrainingSamples(toy[1], 0, torch.device("cpu")).held_out()[0][0]
+    assert seen["examine"]
+    assert bool(seen["reconstruct"]) == (curvature == "gram") or curvature == "auto"
+    for batches in seen.values():
+        for x in batches:
+            assert not (x.unsqueeze(1) == held.unsqueeze(0)).all(2).any()

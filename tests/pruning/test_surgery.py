@@ -1,6 +1,8 @@
-"""Every bad input has an answer that says what was expected and what to do."""
+"""A prepared model: examinations are shared, no call depends on another, and every bad input has an answer in words."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils import prune as torch_prune
 
-from brainsurgeon import BrainsurgeonError, Surgery, prune
-from brainsurgeon.network import memory
+from brainsurgeon import BrainsurgeonError, PruningResult, Surgery, prune
+from brainsurgeon.engine.curvature import compensation, conjugate
+from brainsurgeon.engine.curvature.conjugate import conjugate_gradients
+from brainsurgeon.pruning.methods import make_method
 
 QUICK: dict[str, Any] = {"num_gradients": 8, "progress": False}
 
@@ -34,6 +38,15 @@ def changed(change: Callable[[nn.Module], object]) -> nn.Module:
 def broken_inputs() -> tuple[Tensor, Tensor]:
     inputs, labels = data()
     return inputs * torch.nan, labels
+
+
+def assert_same(one: PruningResult, other: PruningResult) -> None:
+    """Bit by bit: weights, masks, losses and predictions."""
+    for name, value in one.model.state_dict().items():
+        assert torch.equal(value, other.model.state_dict()[name])
+    assert all(torch.equal(mask, other.masks[name]) for name, mask in one.masks.items())
+    told = ("loss_before", "loss_after", "predicted_change", "notes")
+    assert [getattr(one, name) for name in told] == [getattr(other, name) for name in told]
 
 
 class Noisy(nn.Linear):
@@ -73,24 +86,24 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "batch with text": ({"data": [(torch.ones(4, 6), ["a"] * 4)]}, "must hold tensors only .* got a str"),
     "batch of unequal parts": ({"data": (torch.ones(4, 6), torch.ones(3))}, "one entry per sample"),
-    "NaN in the data": ({"data": broken_inputs()}, "the loss of the model on the first batch is nan"),
+    "NaN in the data": ({"data": broken_inputs()}, "the loss is nan at sample 0 .* 6 of its 6 numbers are NaN"),
     "unknown loss": ({"loss": "crossentropy"}, "unknown loss 'crossentropy'"),
     "loss that is no loss": ({"loss": 3}, "loss must be a name or a callable"),
     "loss per sample": ({"loss": nn.CrossEntropyLoss(reduction="none")}, "must be one number"),
     "unknown method": ({"method": "cbs-x"}, "unknown method 'cbs-x'. Did you mean 'cbs"),
-    "no method": ({"method": None}, "method must be a name, or a pair .* got None; the names are: mp"),
+    "no method": ({"method": None}, "method must be a name, a OneShot, a Staged, .* got None; the names are: auto, "),
     "pair of names": (
         {"method": ("mp", "cbs-u")},
-        "method must be a name, or a pair of a selection and an update",
+        "or a pair of a selection and an update that can be called, got .'mp', 'cbs-u'",
     ),
     "unknown setting": ({"num_draw": 3}, "unknown setting 'num_draw' .*Did you mean 'num_draws'"),
     "bad scale": ({"update_scale": "big"}, 'update_scale must be "auto" or a number'),
     "gradients as integers": ({"dtype": torch.int32}, "floating-point type .* got torch.int32"),
     "bad blocks": ({"blocks": "columns"}, 'blocks must be "model", "layer", "auto"'),
     "bad damping": ({"damping": 0.0}, "damping must be positive"),
-    "no gradients": ({"num_gradients": 0}, "num_gradients must be at least 1, got 0"),
-    "no samples a row": ({"gradient_batch": 0}, "gradient_batch must be at least 1"),
-    "no samples for the loss": ({"loss_samples": 0}, "loss_samples must be at least 1"),
+    "no gradients": ({"num_gradients": 0}, "num_gradients must be a whole number of at least 1, got 0"),
+    "no samples a row": ({"gradient_batch": 0}, "gradient_batch must be a whole number of at least 1, got 0"),
+    "no samples for the loss": ({"loss_samples": 0}, "loss_samples must be a whole number of at least 1, got 0"),
     "rows larger than the data": ({"gradient_batch": 41}, "fewer than gradient_batch=41 samples"),
     "unknown budget": ({"budget": "layerwise"}, 'budget must be "global", "uniform" or'),
     "budget for no layer": (
@@ -150,12 +163,12 @@ BAD_MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("method", ["mp", "cbs"])
+@pytest.mark.parametrize("method", ["mp", "cbs", "auto"])
 @pytest.mark.parametrize("name", BAD_MODELS)
 def test_a_model_that_cannot_be_pruned_is_refused(name: str, method: str) -> None:
     make, arguments, message = BAD_MODELS[name]
     with pytest.raises(BrainsurgeonError, match=message):
-        prune(make(), data(), 0.5, method, **QUICK, **arguments)
+        prune(make(), data(), 0.5, method, **(QUICK if method != "auto" else {}), **arguments)
 
 
 def test_a_refused_model_can_be_pruned_once_the_advice_is_followed() -> None:
@@ -176,32 +189,15 @@ def test_a_gradient_that_is_not_finite_is_refused() -> None:
         prune(model(), data(), 0.5, "wf", loss, **QUICK)
 
 
-def test_gradients_that_do_not_fit_are_refused_with_a_number_that_would(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 72 * 4 * 100)
-    message = r"1000 gradients of 72 weights take .* give num_gradients=90 or fewer .* dtype=torch.bfloat16"
-    with pytest.raises(BrainsurgeonError, match=message):
-        prune(model(), data(), 0.5, "wf", num_gradients=1000, progress=False)
-    prune(model(), data(), 0.5, "wf", num_gradients=90, progress=False)
-
-
-def test_memory_that_cannot_be_known_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: None)
-    memory.check_fits(10**9, 10**9, torch.float32, torch.device("cpu"))
-
-
-def test_the_free_memory_of_this_machine_is_known() -> None:
-    free = memory.available_bytes(torch.device("cpu"))
-    assert free is not None
-    assert free > 1 << 20
-
-
-def test_a_method_that_needs_curvature_is_refused_where_none_was_taken() -> None:
-    surgery = Surgery(model(), data(), curvature=False, **QUICK)
+def test_a_method_that_needs_curvature_after_one_that_needs_none() -> None:
+    """The sample loss is taken on the same samples either way, and no gradient is taken that nobody asks for."""
+    surgery = Surgery(model(), data(), **QUICK)
+    taken: list[str] = []
+    surgery._callback = lambda event: taken.append(event.stage)
     assert surgery.prune(0.5, "mp").pruned == 36
-    with pytest.raises(BrainsurgeonError, match="needs curvature"):
-        surgery.prune(0.5, "wf")
+    assert "gradients" not in taken
+    assert_same(surgery.prune(0.5, "wf"), prune(model(), data(), 0.5, "wf", **QUICK))
+    assert "gradients" in taken
 
 
 def test_a_bad_call_leaves_the_model_as_it_was() -> None:
@@ -217,3 +213,98 @@ def test_errors_are_value_errors() -> None:
     """So that callers need not know of this package to catch them."""
     with pytest.raises(ValueError, match="sparsity"):
         prune(model(), data(), 2.0)
+
+
+@pytest.mark.parametrize("method", ["cbs", "mp+cbs-u", "wf", "rmp", "auto"])
+@pytest.mark.parametrize("before", ["wf", "cbs", "mp+cbs-u"])
+@pytest.mark.parametrize("iterative", [False, True], ids=["factored", "by conjugate gradients"])
+def test_what_a_call_gives_does_not_depend_on_earlier_ones(
+    before: str, method: str, iterative: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, though factors and diagonals are shared, and solves could start where the last one ended."""
+    if iterative:
+        monkeypatch.setattr(compensation, "FACTOR_BYTES", 0)
+        monkeypatch.setattr(compensation, "FACTOR_SHARE", 0.0)
+        monkeypatch.setattr(conjugate, "TOLERANCE", 0.1)
+        monkeypatch.setattr(compensation, "conjugate_gradients", partial(conjugate_gradients, tolerance=0.1))
+    settings: dict[str, Any] = {"schedule": 2} if method == "auto" else QUICK
+    settings = {key: value for key, value in settings.items() if key != "progress"}
+    alone = Surgery(model(), data(), progress=False).prune(0.6, method, **settings)
+    surgery = Surgery(model(), data(), progress=False)
+    surgery.prune(0.5, before, num_gradients=8)
+    surgery.prune(0.62, before, num_gradients=8, seed=4)
+    assert_same(surgery.prune(0.6, method, **settings), alone)
+
+
+def test_methods_with_the_same_settings_share_one_examination() -> None:
+    surgery = Surgery(model(), data(), num_gradients=8)
+    method = make_method("wf", {"num_gradients": 8})
+    found = surgery.examined(method.examining, True)
+    for name in ("wf", "cbs", "mp"):
+        surgery.prune(0.5, name)
+    assert surgery.examined(method.examining, True) is found
+    assert surgery.examined(method.examining, False) is found  # curvature that is there does no harm
+    other = make_method("wf", {"num_gradients": 9})
+    assert surgery.examined(other.examining, True) is not found
+    assert found.before.loss() == pytest.approx(nn.functional.cross_entropy(model()(data()[0]), data()[1]).item())
+    assert found.quadratic is not None
+    assert found.quadratic.size == 72
+    assert "gradients" in found.seconds
+
+
+def test_an_iterator_is_read_once_and_serves_every_method() -> None:
+    """Its batches are kept as they come, so that one method after the other sees all of them."""
+    inputs, labels = data()
+    read: list[int] = []
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, 40, 8):
+            read.append(start)
+            yield inputs[start : start + 8], labels[start : start + 8]
+
+    surgery = Surgery(model(), batches(), progress=False)
+    settled = Surgery(model(), list(batches()), progress=False)
+    read.clear()
+    for method, settings in (("wf", {"num_gradients": 16}), ("cbs", {"num_gradients": 40}), ("auto", {"schedule": 2})):
+        assert_same(surgery.prune(0.6, method, **settings), settled.prune(0.6, method, **settings))
+    assert read == [0, 8, 16, 24, 32]
+
+
+@pytest.mark.parametrize("method", ["cbs", "rmp", "wf", "auto", "cbs-s"])
+def test_without_data_a_method_that_needs_samples_is_refused_in_words(method: str) -> None:
+    with pytest.raises(BrainsurgeonError, match=f"'{method}' needs training samples: give data .only `mp` needs none"):
+        prune(model(), None, 0.5, method)
+
+
+def test_magnitude_needs_no_data() -> None:
+    bare = prune(model(), None, 0.5, "mp")
+    assert bare.pruned == 36
+    assert (bare.loss_before, bare.loss_after, bare.predicted_change) == (None, None, None)
+    for name, mask in prune(model(), data(), 0.5, "mp", **QUICK).masks.items():
+        assert torch.equal(mask, bare.masks[name])
+    assert "no sample loss: there was no data" in bare.summary()
+
+
+def test_the_seed_of_a_call_takes_the_place_of_the_surgerys() -> None:
+    surgery = Surgery(model(), data(), seed=3, num_gradients=8, progress=False)
+    assert surgery.prune(0.5, "rmp", num_draws=2, seed=5).settings["seed"] == 5
+    masks = [surgery.prune(0.5, "rmp", num_draws=2, seed=seed).masks["0.weight"] for seed in range(6)]
+    assert any(not torch.equal(mask, masks[0]) for mask in masks[1:])
+    assert_same(surgery.prune(0.5, "rmp", seed=3), surgery.prune(0.5, "rmp"))
+
+
+def test_a_model_that_cannot_be_copied_is_refused_in_words() -> None:
+    locked = model()
+    locked.lock = threading.Lock()  # type: ignore[assignment]
+    with pytest.raises(BrainsurgeonError, match=r"the model cannot be copied .*copy\.deepcopy"):
+        prune(locked, data(), 0.5, "wf", **QUICK)
+
+
+def test_one_examination_serves_many_methods_and_sparsities() -> None:
+    """The same gradients give what separate calls give, in any order."""
+    quick: dict[str, Any] = {"num_gradients": 24, "damping": 1e-2, "progress": False}
+    surgery = Surgery(model(), data(), **quick)
+    for method, sparsity in (("wf", 0.5), ("cbs", 0.8), ("mp", 0.3), ("wf", 0.5)):
+        settings: dict[str, Any] = {"num_draws": 6} if method == "cbs" else {}
+        together = surgery.prune(sparsity, method, **settings)
+        assert_same(together, prune(model(), data(), sparsity, method, **quick, **settings))
