@@ -7,6 +7,7 @@ named.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.samples.batches import Batch, batch_size, concatenate, cut, tensors_of
+from brainsurgeon.samples.batches import Batch, batch_size, concatenate, cut, moved, tensors_of
 from brainsurgeon.samples.where import where
 
 PAIRS = 4
@@ -75,6 +76,26 @@ def check_samples(batch_loss: BatchLoss, batch: Batch, start: int = 0, what: str
                 raise bad_sample(f"the loss is {value}", sample, start + k, what)
 
 
+def check_suspects(batch_loss: BatchLoss, batches: Iterable[Batch]) -> None:
+    """Refuse samples that hold NaN or infinite numbers and have no finite loss: what only holds them may be meant.
+
+    For methods that ask no sample for its own loss; data without such numbers costs one read.
+    """
+    device, start = next(batch_loss.model.parameters()).device, 0
+    for batch in batches:
+        for k in _suspects(batch):
+            check_samples(batch_loss, moved(cut(batch, slice(k, k + 1)), device), start + k)
+        start += batch_size(batch)
+
+
+def _suspects(batch: Batch) -> list[int]:
+    found: set[int] = set()
+    for tensor in tensors_of(batch):
+        if tensor.is_floating_point() and tensor.numel() and not bool(torch.isfinite(tensor.sum())):
+            found.update((~torch.isfinite(tensor)).reshape(len(tensor), -1).any(1).nonzero().squeeze(1).tolist())
+    return sorted(found)
+
+
 def bad_sample(problem: str, sample: Batch, number: int, what: str = "the samples") -> BadSampleError:
     """Return the error that names a sample, with what is odd about it."""
     return BadSampleError(
@@ -96,7 +117,8 @@ def _oddity(sample: Batch) -> str:
 def check_separate(batch_loss: BatchLoss, batch: Batch, group: int | None) -> tuple[str, ...]:
     """Note a loss that couples the samples of a batch; refuse it where gradients are of single samples (`group` 1).
 
-    Without a `group` the method chooses it, and only a loss that a single sample does not have is refused.
+    Without a `group` the method chooses it, and only a loss that a single sample does not have is refused; with 0 none
+    is, because batches are taken whole.
     """
     found = coupling(batch_loss, batch)
     if not found:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
+from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.checks import bad_sample, check_samples
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.rows import PREFIX, Parameters, Rows, choose_rows
@@ -24,6 +25,8 @@ from brainsurgeon.samples.batches import Batch, batch_size, cut, map_tensors, re
 CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}
 """Rows taken at once fill at most this much; on a CPU the chunk should stay near its caches."""
 MOST_ROWS = 256
+PROBED = 32
+"""Samples at once whose gradient is looked at before any work."""
 ALL_ZERO = (
     "the gradients of all {} samples are exactly zero, so nothing can be told from them: the loss is detached from the "
     "weights (a detach, .item() or numpy on the way, integers, a graph that is not kept), it compares the samples of a "
@@ -101,6 +104,16 @@ def mean_squares(
             squares[layer.columns] += values.square().sum(0)
         filled += values.shape[0]
     return total / filled, squares / filled, filled, tuple(notes)
+
+
+def check_slope(batch_loss: BatchLoss, weights: PrunableWeights, batches: Iterable[Batch]) -> None:
+    """Refuse a loss whose gradient is exactly zero on all of some samples."""
+    seen = 0
+    for batch in regroup(batches, PROBED):
+        if any(bool(part.any()) for part in loss_gradients(batch_loss, weights.names, batch).values()):
+            return
+        seen += batch_size(batch)
+    raise BrainsurgeonError(ALL_ZERO.format(seen))
 
 
 def gradient_rows(

@@ -23,7 +23,7 @@ from brainsurgeon.engine.selection import Magnitude, RecentredSearch, WoodFisher
 from brainsurgeon.engine.update import Joint, Scaled
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
-from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
 from brainsurgeon.network.distillation import held_out_distance
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import output_loss
@@ -106,7 +106,9 @@ class AutoRun:
         self.method, self.surgery, self.task, self.started = method, surgery, task, time.monotonic()
         self.samples = TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
         self.held_out = self.samples.held_out()
+        check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
+        self.notes = check_separate(surgery.batch_loss, self.held_out[0], group=0)
         self.part = copy.copy(surgery)
         self.part.data, self.part._examined = self.samples.training(), {}
         self.outputs = output_loss(surgery.loss, surgery.batch_loss.model, self.held_out[0])
@@ -118,7 +120,7 @@ class AutoRun:
         best: tuple[float, str, Outcome, nn.Module] | None = None
         chosen = list(self.candidates())
         self.task.notify(Event("plan", 0, len(chosen), {"candidates": ", ".join(name for name, _ in chosen)}))
-        gradients, notes = 0, list[str]()
+        gradients, notes = 0, list(self.notes)
         for number, (name, candidate) in enumerate(chosen, 1):
             if best is not None and self._time_left() <= 0:
                 notes.append(f"time was up before {name} was tried")

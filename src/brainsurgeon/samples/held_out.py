@@ -60,6 +60,14 @@ class TrainingSamples:
         """Return the samples that are not held out, as data that can be read again."""
         return data_part(self._data, self._order) if self._units is None else self._units
 
+    def everything(self) -> Iterator[Batch]:
+        """Yield all samples, held out or not, where they lie."""
+        yield from self._held
+        if self._units is not None:
+            yield from self._units
+        else:
+            yield from (data_part(self._data, chosen) for chosen in self._order.split(READ))
+
     def draw(self, count: int, stage: int) -> Iterator[Batch]:
         """Yield `count` samples for a stage (all there are where there are fewer), each at most once."""
         generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + stage)

@@ -15,7 +15,7 @@ import torch
 
 from brainsurgeon.engine.budget import Share, as_budget
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.finish import measured_loss
@@ -120,6 +120,7 @@ class GradualRun:
         self.started = time.monotonic()
         self.samples = TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
         self.held_out = self.samples.held_out()
+        check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
         self.few = self.samples.held < ENOUGH
         self.dense = surgery.batch_loss.model

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.output_costs import output_costs
@@ -107,6 +107,7 @@ class Layerwise:
         probe = cut(batches[0], slice(1))
         home = next(loss.model.parameters()).device
         check_loss(loss, map_tensors(lambda t: t.to(home), probe))
+        check_suspects(loss, batches)
         chain = find_chain(
             loss.model, lambda: loss(map_tensors(lambda t: t.to(home), probe)), [la.name for la in layers]
         )

@@ -16,6 +16,7 @@ from brainsurgeon.engine.selection import WoodFisher
 from brainsurgeon.engine.update import Joint, Keep
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_separate
+from brainsurgeon.network.gradients import check_slope
 from brainsurgeon.network.loss import BatchLoss, distillation_loss
 from brainsurgeon.network.sample_loss import SampleLoss
 from brainsurgeon.network.weights import Layer
@@ -99,6 +100,7 @@ class Staged:
         held_out = samples.held_out()
         check_loss(surgery.batch_loss, held_out[0])
         notes = list(check_separate(surgery.batch_loss, held_out[0], group=None))
+        check_slope(surgery.batch_loss, surgery.weights, held_out)
         losses = self._losses(surgery, held_out[0])
         kinds = len(CURVATURES) if self.curvature == "auto" else 1
         pacing = Pacing(self.schedule, self.max_gradients, self.max_seconds, samples.size, kinds, len(losses))
