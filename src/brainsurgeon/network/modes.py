@@ -51,6 +51,19 @@ def plain_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
+@contextmanager
+def without_cache(model: nn.Module) -> Iterator[None]:
+    """Let a language model keep no keys and values from call to call for a while: one call would change the next."""
+    configs = {id(c): c for m in model.modules() if getattr(c := getattr(m, "config", None), "use_cache", None) is True}
+    try:
+        for config in configs.values():
+            config.use_cache = False
+        yield
+    finally:
+        for config in configs.values():
+            config.use_cache = True
+
+
 def for_examination(model: nn.Module, device: torch.device) -> nn.Module:
     """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients."""
     model = model.to(device).eval().requires_grad_(False)

@@ -1,7 +1,7 @@
 """What the loss feels of an error in a layer's outputs: the squared gradients there, from one backward pass a batch.
 
-An error Δy_o in output o changes the loss by about ½E[g_o²]Δy_o² (the diagonal of the Fisher matrix of the outputs). With
-c_o = E[Σ_positions g_o²] a layer's error is ½Σ_o c_o Δw_o A Δw_oᵀ, in the units of the loss, whatever the layer.
+An error Δy_o in output o changes the loss by about ½E[g_o²]Δy_o² (the diagonal of the Fisher matrix of the outputs).
+With c_o = E[Σ_positions g_o²] a layer's error is ½Σ_o c_o Δw_o A Δw_oᵀ, in the units of the loss, whatever the layer.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ from brainsurgeon.samples.batches import Batch, batch_size
 def output_costs(
     loss: Callable[[Batch], Tensor], layers: Sequence[LinearMap], batches: Sequence[Batch]
 ) -> dict[str, Tensor]:
-    """Return c, one number for each output row of each layer, from the mean losses of these batches."""
+    """Return c, one number for each output row of each layer, from the mean losses of these batches.
+
+    No parameter needs a gradient; one that asks for it gets it.
+    """
     totals: dict[str, Tensor] = {}
     samples = 0
 
-    def watch(layer: LinearMap, size: int, _: nn.Module, __: Any, output: Tensor) -> None:
-        if output.requires_grad:
-            output.register_hook(partial(_add, totals, layer, size))
+    def watch(layer: LinearMap, size: int, _: nn.Module, __: Any, output: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():  # checkpointing computes this part once more on the way back
+            return output
+        if not output.requires_grad:  # nothing before it needs a gradient: gradients begin here
+            output = output.detach().requires_grad_().clone()  # a copy may be written into, a leaf may not
+        output.register_hook(partial(_add, totals, layer, size))
+        return output
 
     for batch in batches:
         size = batch_size(batch)

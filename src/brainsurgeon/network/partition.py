@@ -2,8 +2,8 @@
 
 A *chain* is a list of modules of which each takes what the one before it gives, as its first argument, and nothing else
 that the chain computes: the blocks of a transformer, the stages and blocks of a residual network. It is found by
-watching one forward pass: modules are edges from the tensor they are given to the tensor they give, and the longest path
-is the chain. What comes before it is the head, what comes after it the tail.
+watching one forward pass: modules are edges from the tensor they are given to the tensor they give, and the longest
+path is the chain. What comes before it is the head, what comes after it the tail.
 """
 
 from __future__ import annotations
@@ -16,23 +16,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+Mark = tuple[int, int]
+"""Which tensor, and how often it had been written into: an operation in place makes another of it."""
+
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a module in a forward pass: its turn, and the tensors that went in first and came out first."""
+    """One call of a module in a forward pass: the tensors that went in first and came out first, and all others.
+
+    `wraps` is the length of the tuple or list that came out, 0 for a plain tensor.
+    """
 
     name: str
-    turn: int
-    source: int
-    result: int
-    others: tuple[int, ...]
+    source: Mark
+    result: Mark
+    given: frozenset[Mark]
+    made: frozenset[Mark]
+    wraps: int
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The names of the modules of a chain, in order; empty where a forward pass has none."""
+    """The names of the modules of a chain, in order; empty where a forward pass has none.
+
+    `wraps` says of each how long a tuple or list it gives, 0 for a plain tensor.
+    """
 
     names: tuple[str, ...] = ()
+    wraps: tuple[int, ...] = ()
 
     def part_of(self, layer: str) -> int | None:
         """Return the number of the module that a layer lies in, None for the head and the tail."""
@@ -66,7 +77,7 @@ def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[st
     wanted = tuple(layers)
     calls, alive = _watch(model, forward)
     times = Counter(call.name for call in calls)
-    best: dict[int, _Path] = {}  # by tensor: the best path that ends in it
+    best: dict[Mark, _Path] = {}  # by tensor: the best path that ends in it
     for call in calls:
         if times[call.name] > 1 or call.source == call.result:
             continue
@@ -78,35 +89,48 @@ def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[st
             best[call.result] = found
     del alive
     longest = max(best.values(), key=lambda path: path.score, default=_Path())
-    names = [call.name for call in longest.calls]
-    holding = [number for number, name in enumerate(names) if any(layer.startswith(f"{name}.") for layer in wanted)]
-    return Chain(tuple(names[holding[0] : holding[-1] + 1])) if longest.parts > 1 else Chain()
+    if longest.parts < 2:
+        return Chain()
+    holding = [k for k, call in enumerate(longest.calls) if any(la.startswith(f"{call.name}.") for la in wanted)]
+    kept = longest.calls[holding[0] : holding[-1] + 1]
+    return Chain(tuple(call.name for call in kept), tuple(call.wraps for call in kept))
 
 
 def _is_closed(path: _Path, calls: list[Call]) -> bool:
-    """Say whether the last module of a path is given nothing that the others, or what they hold, have computed."""
+    """Say whether the last module of a path is given nothing else that the others, or what they hold, have computed."""
     inside = tuple(f"{call.name}." for call in path.calls[:-1])
     own = {call.name for call in path.calls[:-1]}
-    made = {call.result for call in calls if call.name in own or call.name.startswith(inside)} if own else set()
-    return not made & set(path.calls[-1].others)
+    last = path.calls[-1]
+    return not any(
+        call.made & last.given for call in calls if call.name in own or (inside and call.name.startswith(inside))
+    )
 
 
 def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], list[Tensor]]:
-    """Run a forward pass; return the calls in the order in which they end, and the tensors that their numbers name."""
+    """Run a forward pass; return the calls in the order in which they end, and the tensors that their marks name."""
     calls: list[Call] = []
     alive: list[Tensor] = []  # while a tensor lives, no other has its id
+    entered: list[tuple[Mark | None, frozenset[Mark]]] = []
     names = {module: name for name, module in model.named_modules() if name}
 
-    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         first, rest = first_tensor(args, kwargs)
-        result = output[0] if isinstance(output, tuple | list) and output else output
-        if first is None or not isinstance(result, Tensor):
-            return
-        others = [tensor for value in rest for tensor in _tensors(value)]
-        alive.extend([first, result, *others])
-        calls.append(Call(names[module], len(calls), id(first), id(result), tuple(map(id, others))))
+        others = _tensors(rest)
+        alive.extend(others if first is None else [first, *others])
+        entered.append((None if first is None else _mark(first), frozenset(map(_mark, others))))
 
-    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in names]
+    def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        source, given = entered.pop()
+        wrapped = isinstance(output, tuple | list) and bool(output)
+        result = output[0] if wrapped else output
+        made = _tensors(output)
+        alive.extend(made)
+        if source is not None and isinstance(result, Tensor):
+            wraps = len(output) if wrapped else 0
+            calls.append(Call(names[module], source, _mark(result), given, frozenset(map(_mark, made)), wraps))
+
+    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in names]
+    hooks += [module.register_forward_hook(leave, with_kwargs=True) for module in names]
     try:
         with torch.no_grad():
             forward()
@@ -114,6 +138,10 @@ def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], li
         for hook in hooks:
             hook.remove()
     return calls, alive
+
+
+def _mark(tensor: Tensor) -> Mark:
+    return id(tensor), 0 if tensor.is_inference() else tensor._version
 
 
 def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor | None, list[Any]]:

@@ -8,8 +8,8 @@ the inputs of the next part. Only the part at work lies on the device; the rest 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,9 +26,12 @@ REST = torch.device("cpu")
 """Where hidden states wait: a device holds one part, its moments and one batch."""
 
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
 @dataclass
 class Stream:
-    """Calibration batches on their way through a model, part by part.
+    """Calibration batches on their way through a model, part by part; a stream is gone through once.
 
     `call` runs the whole model on a batch; the model's outputs are not looked at.
     """
@@ -40,12 +43,11 @@ class Stream:
     chain: Chain
     device: torch.device
     _hidden: list[Tensor] = field(default_factory=list)
-    _given: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
-    _by_name: str | None = None
-    _wrapped: Any = None
+    _given: list[list[Arguments]] = field(default_factory=list)  # of each batch, what each module of the chain is given
+    _by_name: list[str | None] = field(default_factory=list)  # of each module, how it is given its first tensor
     _in_head: set[str] = field(default_factory=set)
 
-    def parts(self, skip: int = 0) -> Iterator[Part]:
+    def parts(self, skip: int = 0) -> Generator[Part, None, None]:
         """Yield the parts in order; going on to the next moves the hidden states through the last.
 
         The first `skip` parts are passed through without being yielded: a run that is resumed has done them.
@@ -81,36 +83,32 @@ class Stream:
         return [layer for layer in self.layers if self.chain.part_of(layer.name) is None]
 
     def _head(self, done: bool) -> Iterator[Part]:
-        """Run the model up to the first module of the chain, and keep what that is given."""
-        first = self.model.get_submodule(self.chain.names[0])
-        caught: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        """Run the model up to the last module of the chain, which is passed over; keep what its modules are given."""
+        caught: list[Arguments] = []
 
-        def catch(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def catch(number: int, *args: Any, **kwargs: Any) -> Any:
             caught.append((args, kwargs))
-            raise Reached
+            if number + 1 == len(self.chain.names):
+                raise Reached
+            return self._wrapped(number, first_tensor(args, kwargs)[0])
 
         def run(number: int) -> None:
-            try:
+            caught.clear()
+            with suppress(Reached):
                 self.call(self.batches[number])
-            except Reached:
-                pass
 
-        with _on(self.model, self.device, without=self.chain):
-            handle = first.register_forward_pre_hook(catch, with_kwargs=True)
-            try:
-                with torch.no_grad():
-                    part = self._part("head", [], run)
-                    part.layers = self._called_before(run)
-                    if part.layers:
-                        part.find_groups()
-                    if not done:
-                        yield part
-                    caught.clear()
-                    for number in range(len(self.batches)):
-                        run(number)
-            finally:
-                handle.remove()
-        self._keep(caught)
+        pool: list[Tensor] = []
+        replaced = [partial(catch, number) for number in range(len(self.chain.names))]
+        with _on(self.model, self.device, without=self.chain), self._replaced(replaced), torch.no_grad():
+            part = self._part("head", [], run)
+            part.layers = self._called_before(run)
+            if part.layers:
+                part.find_groups()
+            if not done:
+                yield part
+            for number in range(len(self.batches)):
+                run(number)
+                self._keep(caught, pool)
 
     def _called_before(self, run: Callable[[int], None]) -> list[LinearMap]:
         seen: list[LinearMap] = []
@@ -124,17 +122,19 @@ class Stream:
         self._in_head = {layer.name for layer in seen}
         return seen
 
-    def _keep(self, caught: list[tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
-        """Take the hidden states out of the arguments; what is equal for several batches is kept once."""
-        pool: list[Tensor] = []
-        for args, kwargs in caught:
-            hidden, _ = first_tensor(args, kwargs)
-            assert hidden is not None  # the chain was found by this tensor
-            self._hidden.append(hidden.to(REST))
-            rest = args[1:] if args else args
-            named = dict(kwargs) if args else dict(list(kwargs.items())[1:])
-            self._by_name = None if args else next(iter(kwargs))
-            self._given.append((_pooled(rest, pool), _pooled(named, pool)))
+    def _keep(self, caught: list[Arguments], pool: list[Tensor]) -> None:
+        """Take the hidden states out of the arguments; what is equal for several batches or modules is kept once."""
+        hidden, _ = first_tensor(*caught[0])
+        assert hidden is not None  # the chain was found by this tensor
+        self._hidden.append(hidden.to(REST))
+        self._by_name = [None if args else next(iter(kwargs)) for args, kwargs in caught]
+        rest = [(args[1:], kwargs) if args else (args, dict(list(kwargs.items())[1:])) for args, kwargs in caught]
+        self._given.append([(_pooled(args, pool), _pooled(kwargs, pool)) for args, kwargs in rest])
+
+    def _wrapped(self, number: int, hidden: Any) -> Any:
+        """Return a hidden state as a module of the chain gives it."""
+        length = self.chain.wraps[number]
+        return (hidden, *[None] * (length - 1)) if length else hidden
 
     def _block(self, number: int, done: bool) -> Iterator[Part]:
         name = self.chain.names[number]
@@ -142,10 +142,11 @@ class Stream:
         own = [layer for layer in self.layers if self.chain.part_of(layer.name) == number]
 
         def run(batch: int) -> Any:
-            rest, named = self._given[batch]
-            hidden = self._hidden[batch].to(self.device)
-            if self._by_name is not None:
-                return module(*rest, **{self._by_name: hidden, **named})
+            rest, named = self._given[batch][number]
+            # A copy: the module may write into what it is given, and will be run again.
+            hidden, by_name = self._hidden[batch].to(self.device, copy=True), self._by_name[number]
+            if by_name is not None:
+                return module(*rest, **{by_name: hidden, **named})
             return module(hidden, *rest, **named)
 
         with _on(module, self.device), torch.no_grad():
@@ -155,7 +156,6 @@ class Stream:
                 output = run(batch)
                 hidden = output[0] if isinstance(output, tuple | list) else output
                 self._hidden[batch] = hidden.to(REST)
-                self._wrapped = (None, *output[1:]) if isinstance(output, tuple | list) else None
 
     def _tail(self, done: bool) -> Iterator[Part]:
         """Run the model with its chain passed over: what is behind it is given the hidden states that were reached."""
@@ -179,27 +179,48 @@ class Stream:
     @contextmanager
     def _passed_over(self) -> Iterator[Callable[[int], Any]]:
         """Give a way to run the model on a batch whose chain only hands on the hidden states that were reached."""
-        modules = [self.model.get_submodule(name) for name in self.chain.names]
         current = [0]
 
-        def hand_on(*args: Any, **kwargs: Any) -> Any:
-            hidden, like = self._hidden[current[0]].to(self.device), self._wrapped
-            return (hidden, *like[1:]) if isinstance(like, tuple | list) else hidden
+        def hand_on(number: int, *args: Any, **kwargs: Any) -> Any:
+            return self._wrapped(number, self._hidden[current[0]].to(self.device, copy=True))
 
         def run(number: int) -> Any:
             current[0] = number
             return self.call(self.batches[number])
 
-        originals = [module.forward for module in modules]
+        replaced = [partial(hand_on, number) for number in range(len(self.chain.names))]
+        with _on(self.model, self.device, without=self.chain), self._replaced(replaced), torch.no_grad():
+            yield run
+
+    @contextmanager
+    def _replaced(self, forwards: list[Callable[..., Any]]) -> Iterator[None]:
+        """Let the modules of the chain have other forward methods for a while."""
+        modules = [self.model.get_submodule(name) for name in self.chain.names]
+        own = [module.__dict__.get("forward") for module in modules]  # set on the module itself: a wrapper's
         try:
-            for module in modules:
-                module.forward = hand_on
-            with _on(self.model, self.device, without=self.chain), torch.no_grad():
-                yield run
+            for module, forward in zip(modules, forwards, strict=True):
+                module.__dict__["forward"] = forward
+            yield
         finally:
-            for module in modules:
-                del module.forward
-            assert [module.forward for module in modules] == originals
+            for module, before in zip(modules, own, strict=True):
+                module.__dict__.pop("forward", None)
+                if before is not None:
+                    module.__dict__["forward"] = before
+
+
+def parts_agree(stream: Stream) -> bool:
+    """Say whether the parts, one after the other, give the loss that the whole model gives.
+
+    What a chain hands to the rest of the model beside its last hidden state is not seen when it is found.
+    """
+    with _on(stream.model, stream.device), torch.no_grad():
+        whole = sum(float(stream.call(batch)) * batch_size(batch) for batch in stream.batches)
+    whole /= sum(map(batch_size, stream.batches))
+    try:
+        parted = streamed_loss(stream)
+    except Exception:  # another network's code, given other tensors than its own
+        return False
+    return math.isclose(whole, parted, rel_tol=1e-4, abs_tol=1e-6)
 
 
 def streamed_loss(stream: Stream) -> float:
@@ -225,7 +246,8 @@ def _pooled(value: Any, pool: list[Tensor]) -> Any:
     if isinstance(value, dict):
         return {key: _pooled(each, pool) for key, each in value.items()}
     if isinstance(value, tuple | list):
-        return type(value)(_pooled(each, pool) for each in value)
+        found = [_pooled(each, pool) for each in value]
+        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
     return value
 
 
@@ -235,9 +257,9 @@ def _on(module: nn.Module, device: torch.device, without: Chain | None = None) -
     skipped = tuple(f"{name}." for name in without.names) if without else ()
     tensors = [*module.named_parameters(), *module.named_buffers()]
     moved = [(tensor, tensor.device) for name, tensor in tensors if not (skipped and name.startswith(skipped))]
-    for tensor, _ in moved:
-        tensor.data = tensor.data.to(device)
     try:
+        for tensor, _ in moved:
+            tensor.data = tensor.data.to(device)
         yield
     finally:
         for tensor, home in moved:

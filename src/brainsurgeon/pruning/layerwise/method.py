@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.engine.budget import Share
+from brainsurgeon.engine.budget import Share, apportion
 from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.modes import modes_kept, without_cache
 from brainsurgeon.network.output_costs import output_costs
-from brainsurgeon.network.partition import find_chain
-from brainsurgeon.network.streaming import Stream, streamed_loss
+from brainsurgeon.network.partition import Chain, find_chain
+from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.layerwise.allocate import allocate
 from brainsurgeon.pruning.layerwise.run import LayerRun
@@ -71,35 +73,36 @@ class Layerwise:
             raise BrainsurgeonError(f'costs must be "loss" or "none", got {self.costs!r}')
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
-        """Return what is to go of which layers; n:m fixes it for each, blocks round a layer's count up."""
-        if self.pattern.keep_of is None and self.pattern.area == 1:
-            return shares
-        shapes = {layer.name: (layer.shape[0], layer.size // layer.shape[0]) for layer in layers}
+        """Return what is to go of which layers; n:m fixes it for each, blocks round counts up."""
         if self.pattern.keep_of is not None:
-            counts = {name: self.pattern.count(sparsity, shape) for name, shape in shapes.items()}
+            kept, of = self.pattern.keep_of
+            self.pattern.count(sparsity, (1, of))  # no other sparsity is possible
+            counts = {layer.name: -(-layer.size * (of - kept) // of) for layer in layers}
+            _check_even(shares, counts, self.pattern)
             return [Share(((la.name, la.offset, la.size),), counts[la.name]) for la in layers]
         area = self.pattern.area
-        for shape in shapes.values():
-            self.pattern.check(shape)
-        return [Share(share.layers, -(-share.count // area) * area) for share in shares]
+        sizes = [sum(size for _, _, size in share.layers) for share in shares]
+        return [Share(s.layers, min(-(-s.count // area) * area, size)) for s, size in zip(shares, sizes, strict=True)]
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Find the parts of the forward pass, share the sparsity out, and prune part by part."""
-        batches = self._batches(surgery)
-        model = task.model.eval()
-        loss = BatchLoss(model, surgery.loss)
-        layers = linear_maps(model, surgery.weights.names)
+        layers = linear_maps(task.model, surgery.weights.names)
         if not layers:
             raise BrainsurgeonError(
                 "layer-wise pruning needs linear layers or convolutions, and none of the weights is of one: take "
                 'another method, such as "cbs" or "mp"'
             )
-        modes = _training_modes(task.model)
+        for layer in layers:
+            self._check_pattern(layer)
+        batches = self._batches(surgery, task.seed)
+        with modes_kept(task.model), without_cache(task.model):
+            return self._run(surgery, task, BatchLoss(task.model.eval(), surgery.loss), layers, batches)
+
+    def _check_pattern(self, layer: LinearMap) -> None:
         try:
-            return self._run(surgery, task, loss, layers, batches)
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
+            self.pattern.check(layer.rows(layer.weight).shape)
+        except BrainsurgeonError as error:
+            raise BrainsurgeonError(f"layer {layer.name!r}: {error}") from error
 
     def _run(
         self, surgery: Surgery, task: Task, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
@@ -108,9 +111,8 @@ class Layerwise:
         home = next(loss.model.parameters()).device
         check_loss(loss, map_tensors(lambda t: t.to(home), probe))
         check_suspects(loss, batches)
-        chain = find_chain(
-            loss.model, lambda: loss(map_tensors(lambda t: t.to(home), probe)), [la.name for la in layers]
-        )
+        notes: list[str] = []
+        chain = self._chain(loss, probe, home, layers, notes)
 
         def call(batch: Batch) -> Tensor:
             return loss(map_tensors(lambda t: t.to(surgery.device), batch))
@@ -126,13 +128,21 @@ class Layerwise:
         run = LayerRun(self.solver, self.pattern, self.damping, costs, task.notify, task.clock)
         counts, others = self._counts(task, layers, lambda: run.curves(stream(batches)))
         masks = run.prune(stream(batches), counts, *_store(task.store))
-        notes = list(run.notes)
-        if others:
-            notes.append(f"no plain linear map, so pruned by magnitude: {', '.join(others)}")
-            masks |= _by_magnitude(loss.model, others)
+        notes += run.notes
+        if self.pattern.area > 1:
+            notes.append(
+                f"whole blocks of {self.pattern.area} weights go, so counts are rounded up: {task.total} in all"
+            )
+        unseen = {name: count for name, count in counts.items() if name not in masks}
+        for words, left in (("no plain linear map", others), ("not called for the samples", unseen)):
+            if left:
+                notes.append(f"{words}, so pruned by magnitude and without a pattern: {', '.join(left)}")
+                masks |= _by_magnitude(loss.model, left)
 
         def measure(model: nn.Module) -> float:
-            return streamed_loss(stream(reported))
+            with modes_kept(model), without_cache(model):
+                model.eval()
+                return streamed_loss(stream(reported))
 
         return Outcome(
             masks,
@@ -148,10 +158,24 @@ class Layerwise:
             measure=measure,
         )
 
-    def _batches(self, surgery: Surgery) -> list[Batch]:
+    def _chain(
+        self, loss: BatchLoss, probe: Batch, home: torch.device, layers: list[LinearMap], notes: list[str]
+    ) -> Chain:
+        """Return the chain of modules that the forward pass is taken apart into; empty where there is none."""
+
+        def call(batch: Batch) -> Tensor:
+            return loss(map_tensors(lambda t: t.to(home), batch))
+
+        chain = find_chain(loss.model, lambda: call(probe), [layer.name for layer in layers])
+        if chain.names and not parts_agree(Stream(loss.model, call, [probe], layers, chain, home)):
+            notes.append("the forward pass is no chain of modules, so each layer takes passes of the whole model")
+            return Chain()
+        return chain
+
+    def _batches(self, surgery: Surgery, seed: int) -> list[Batch]:
         if surgery.data is None:
             raise BrainsurgeonError(f"method {self.name!r} needs calibration samples: give data (only `mp` needs none)")
-        generator = torch.Generator().manual_seed(surgery.seed)
+        generator = torch.Generator().manual_seed(seed)
         stream = SampleStream(surgery.data, generator, torch.device("cpu"), keep=0)
         read = list(stream.take(self.max_samples))
         if not read:
@@ -170,14 +194,11 @@ class Layerwise:
         some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in first(batches, COSTED)]
         try:
             model.to(surgery.device).requires_grad_(False)
-            for layer in layers[:1]:  # gradients flow from the first layer's outputs on; no weight needs one
-                layer.weight.requires_grad_(True)
             return output_costs(loss, layers, some)
         finally:
             model.to(home)
             for parameter, wanted in trained.items():
                 parameter.requires_grad_(wanted)
-                parameter.grad = None
 
     def _counts(
         self, task: Task, layers: list[LinearMap], curves: Callable[[], list[Any]]
@@ -192,17 +213,15 @@ class Layerwise:
                 counts[names[0]] = share.count
                 continue
             found = found or {curve.name: curve for curve in curves()}
-            sizes = {name: size for name, _, size in share.layers}
-            plain = [name for name in names if name not in maps]  # no error curve: the mean sparsity
-            rest = sum(sizes[name] for name in plain)
-            total = sum(sizes.values())
-            for name in plain:
-                counts[name] = share.count * sizes[name] // total
-            left = share.count - sum(counts[name] for name in plain) if rest else share.count
-            inside = [name for name in names if name in maps]
+            inside = [(name, size) for name, _, size in share.layers if name in found]
+            rest = [(name, size) for name, _, size in share.layers if name not in found]  # the mean sparsity
             area = self.pattern.area
-            units = allocate([found[name] for name in inside], left)
-            counts |= dict(zip(inside, _rounded(units, area), strict=True))
+            room, size = sum(n for _, n in inside), sum(n for _, n in rest)
+            plain = max(share.count * size // (room + size) // area * area, share.count - room)
+            shares = [Fraction(plain * n, max(size, 1)) for _, n in rest]
+            counts |= dict(zip([name for name, _ in rest], apportion(plain, shares, [n for _, n in rest]), strict=True))
+            units = allocate([found[name] for name, _ in inside], share.count - plain) if inside else []
+            counts |= dict(zip([name for name, _ in inside], _rounded(units, area), strict=True))
         return {n: c for n, c in counts.items() if n in maps}, {n: c for n, c in counts.items() if n not in maps}
 
 
@@ -229,8 +248,14 @@ def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]
     return masks
 
 
-def _training_modes(model: nn.Module) -> dict[nn.Module, bool]:
-    return {module: module.training for module in model.modules()}
+def _check_even(shares: Sequence[Share], counts: dict[str, int], pattern: Pattern) -> None:
+    """Refuse a budget that gives a layer another sparsity than n:m does."""
+    for share in shares:
+        if len(share.layers) == 1 and abs(share.count - counts[share.layers[0][0]]) > 1:
+            raise BrainsurgeonError(
+                f"the pattern {pattern} fixes the sparsity of every layer, and the budget asks for {share.count} of "
+                f"{share.layers[0][2]} weights of {share.layers[0][0]!r}: leave it out of the budget"
+            )
 
 
 def _store(store: Any) -> tuple[Callable[[int], Any], Callable[[int, dict[str, Tensor]], None]]:

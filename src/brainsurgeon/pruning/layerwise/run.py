@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -45,30 +46,32 @@ class LayerRun:
         load: Callable[[int], dict[str, Tensor] | None],
         save: Callable[[int, dict[str, Tensor]], None],
     ) -> dict[str, Tensor]:
-        """Prune every layer in the order of the forward pass; return the masks. A part that is stored is not done again."""
+        """Prune every layer in the order of the forward pass; return the masks. A stored part is not done again."""
         masks: dict[str, Tensor] = {}
         done = self._restore(stream, load, masks)
         finished = len(masks)
-        for number, part in enumerate(stream.parts(skip=done), done):
-            for group in part.groups:
-                moments = self._moments(part, group)
-                for layer in group:
-                    masks[layer.name] = self._solve(layer, moments[layer.name], counts[layer.name])
-                    finished += 1
-                    self.notify(Event("layers", finished, len(counts), {"error": self.errors[layer.name]}))
-            save(number, _state(part, masks))
+        with closing(stream.parts(skip=done)) as parts:  # whatever happens, the model is put together again
+            for number, part in enumerate(parts, done):
+                for group in part.groups:
+                    moments = self._moments(part, group)
+                    for layer in group:
+                        masks[layer.name] = self._solve(layer, moments[layer.name], counts[layer.name])
+                        finished += 1
+                        self.notify(Event("layers", finished, len(counts), {"error": self.errors[layer.name]}))
+                save(number, self._state(part, masks))
         return masks
 
     def curves(self, stream: Stream) -> list[ErrorCurve]:
         """Return each layer's error at a few sparsities, from a cheap mask and least squares on it; nothing changes."""
         found: list[ErrorCurve] = []
-        for part in stream.parts():
-            for group in part.groups:
-                moments = self._moments(part, group)
-                for layer in group:
-                    with self.clock.measure("allocation"):
-                        found.append(self._curve(self._problem(layer, moments[layer.name], 0), layer.name))
-                    self.notify(Event("allocation", len(found), len(stream.layers)))
+        with closing(stream.parts()) as parts:
+            for part in parts:
+                for group in part.groups:
+                    moments = self._moments(part, group)
+                    for layer in group:
+                        with self.clock.measure("allocation"):
+                            found.append(self._curve(self._problem(layer, moments[layer.name], 0), layer.name))
+                        self.notify(Event("allocation", len(found), len(stream.layers)))
         return found
 
     def _restore(
@@ -78,11 +81,25 @@ class LayerRun:
         layers = {layer.name: layer for layer in stream.layers}
         number = 0
         while number < stream.total and (stored := load(number)) is not None:
-            for name, values in stored.items():
-                layers[name].weight.data.copy_(values)
-                masks[name] = (values == 0).to(layers[name].weight.device)
+            for key, value in stored.items():
+                kind, _, name = key.partition("/")
+                if kind == "weight":
+                    layers[name].weight.data.copy_(value)
+                elif kind == "pruned":
+                    masks[name] = value.to("cpu")
+                else:
+                    self.errors[name] = float(value)
             number += 1
         return number
+
+    def _state(self, part: Part, masks: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return what a run that goes on after a part must know of it; a kept weight may be zero too."""
+        done = [layer for layer in part.layers if layer.name in masks]
+        return (
+            {f"weight/{layer.name}": layer.weight.detach().cpu().clone() for layer in done}
+            | {f"pruned/{layer.name}": masks[layer.name] for layer in done}
+            | {f"error/{la.name}": torch.tensor(self.errors[la.name], dtype=torch.float64) for la in done}
+        )
 
     def _moments(self, part: Part, group: Sequence[LinearMap]) -> dict[str, Moments]:
         with self.clock.measure("moments"):
@@ -129,8 +146,3 @@ class LayerRun:
             total = objective(weights, problem.weights, problem.moments, problem.scales).sum()
             errors.append(float(total))
         return ErrorCurve(name, size, TRIED, tuple(errors))
-
-
-def _state(part: Part, masks: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the pruned weights of a part: kept weights that are exactly zero are none, so the zeros tell the mask."""
-    return {layer.name: layer.weight.detach().cpu() for layer in part.layers if layer.name in masks}
