@@ -1,10 +1,11 @@
-"""The state of a staged run on disk: what a killed run goes on from, with what it told on the way there."""
+"""The state of a run on disk: what a killed run goes on from, with what it told on the way there."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +53,31 @@ class FileStore:
         """Return the last state that was kept."""
         if not self._path.is_file():
             return None
-        from safetensors import SafetensorError, safe_open
-
         try:
-            with safe_open(self._path, "pt") as file:
-                tensors = {name: file.get_tensor(name).to(self._device) for name in file.keys()}  # noqa: SIM118
-                record = json.loads(file.metadata()[RECORD])
+            read, metadata = _read(self._path, self._device)
+            tensors: dict[str, Any] = {**read}
+            record = json.loads(metadata[RECORD])
             plain = record["state"]
             state = State(**tensors, **{**plain, "choice": Choice(**plain["choice"])})
             self.events = [Event(**event) for event in record["events"]]
             self.loaded, self.seconds = state.number, float(record["seconds"])
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise BrainsurgeonError(
-                f"{self._path} is damaged ({type(error).__name__}: {error}): delete it, and the run begins this "
-                "result again"
-            ) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(self._path, error) from error
         return state
+
+    def save_part(self, number: int, tensors: Mapping[str, Tensor]) -> None:
+        """Keep what a run that goes on must know of one of its parts, in a file of its own."""
+        path = self._part(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_tensors(tensors, path)
+
+    def load_part(self, number: int) -> dict[str, Tensor] | None:
+        """Return what was kept of a part, None where it was not done."""
+        path = self._part(number)
+        return _read(path, self._device)[0] if path.is_file() else None
+
+    def _part(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.stem}.parts") / f"{number}.safetensors"
 
     def completed(self, result: PruningResult) -> PruningResult:
         """Return the record of a run as if it had not been interrupted, but for the break-down of its seconds."""
@@ -76,3 +86,19 @@ class FileStore:
         settings = {**result.settings, "resumed_after_stage": self.loaded}
         seconds = {BEFORE: self.seconds, **result.seconds}
         return dataclasses.replace(result, settings=settings, seconds=seconds, trace=tuple(self.events))
+
+
+def _read(path: Path, device: torch.device) -> tuple[dict[str, Tensor], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name).to(device) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> BrainsurgeonError:
+    return BrainsurgeonError(
+        f"{path} is damaged ({type(error).__name__}: {error}): delete it, and the run begins this result again"
+    )
