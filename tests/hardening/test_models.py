@@ -20,6 +20,14 @@ from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import find_weights
 
 SMALL: dict[str, Any] = {"num_gradients": 60, "loss_samples": 60, "num_draws": 4}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "mp": {},
+    "wf": {"num_gradients": 60},
+    "cbs": SMALL,
+    "layerwise": {},
+    "staged": {"max_gradients": 1000, "schedule": 2},
+    "auto": {"max_gradients": 1000},
+}
 
 
 def samples(count: int = 100) -> tuple[Tensor, Tensor]:
@@ -63,7 +71,7 @@ class Checkpointed(nn.Module):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("method", ["cbs", "auto"])
+@pytest.mark.parametrize("method", ["cbs", "staged", "layerwise", "auto"])
 def test_checkpointing_inside_forward_gives_the_same_result(reentrant: bool, method: str) -> None:
     class Plain(Checkpointed):
         def forward(self, x: Tensor) -> Tensor:
@@ -74,7 +82,7 @@ def test_checkpointing_inside_forward_gives_the_same_result(reentrant: bool, met
         plain = Plain(reentrant)
         model = Checkpointed(reentrant)
         model.load_state_dict(plain.state_dict())
-    settings = SMALL if method == "cbs" else {"max_gradients": 1000, "schedule": 2}
+    settings = SETTINGS[method]
     found, expected = (brainsurgeon.prune(m, samples(), 0.5, method, **settings) for m in (model, plain))
     assert found.loss_after == pytest.approx(expected.loss_after, rel=1e-3)
 
@@ -136,10 +144,9 @@ class InADict(nn.Module):
 
 
 @pytest.mark.parametrize("kind", [Shared, InADict])
-@pytest.mark.parametrize("method", ["mp", "wf", "cbs", "auto"])
+@pytest.mark.parametrize("method", ["mp", "wf", "cbs", "staged", "layerwise", "auto"])
 def test_a_weight_that_is_held_twice(kind: type[nn.Module], method: str) -> None:
-    settings = {"mp": {}, "wf": {"num_gradients": 60}, "cbs": SMALL, "auto": {"max_gradients": 1000, "schedule": 2}}
-    result = brainsurgeon.prune(kind(), samples(), 0.6, method, **settings[method])
+    result = brainsurgeon.prune(kind(), samples(), 0.6, method, **SETTINGS[method])
     assert result.pruned == 33
     with torch.no_grad():
         after = float(F.cross_entropy(result.model.eval()(samples()[0]), samples()[1]))
@@ -162,9 +169,9 @@ def test_a_search_sees_a_weight_in_a_plain_dict() -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
-@pytest.mark.parametrize("method", ["cbs", "auto"])
+@pytest.mark.parametrize("method", ["cbs", "staged", "layerwise", "auto"])
 def test_the_result_is_the_same_under_inference_mode(mode: Any, method: str) -> None:
-    settings = SMALL if method == "cbs" else {"max_gradients": 1000, "schedule": 2}
+    settings = SETTINGS[method]
     expected = brainsurgeon.prune(network(), samples(), 0.6, method, **settings)
     with mode():
         found = brainsurgeon.prune(network(), samples(), 0.6, method, **settings)
@@ -189,12 +196,12 @@ def test_a_model_made_under_inference_mode_is_pruned_in_place() -> None:
     assert int((model[0].weight == 0).sum() + (model[2].weight == 0).sum()) == 54
 
 
-@pytest.mark.parametrize("method", ["cbs", "auto"])
+@pytest.mark.parametrize("method", ["cbs", "staged", "auto"])
 def test_gradients_that_are_all_zero_are_an_error_that_says_why(method: str) -> None:
     def detached(output: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(output.detach(), target)
 
-    with pytest.raises(BrainsurgeonError, match=r"exactly zero.*detached"):
+    with pytest.raises(BrainsurgeonError, match="detached"):
         brainsurgeon.prune(network(), samples(), 0.5, method, loss=detached)
 
 
@@ -249,7 +256,7 @@ def test_no_warning_of_vmap_leaks_and_a_note_is_whole_and_once() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = brainsurgeon.prune(Odd(), samples(), 0.5, "auto", schedule=3, max_gradients=1000)
+        result = brainsurgeon.prune(Odd(), samples(), 0.5, "staged", schedule=3, max_gradients=1000)
     (note,) = [note for note in result.notes if "one by one" in note]
     assert note.endswith(")")
 

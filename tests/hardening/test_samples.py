@@ -35,21 +35,22 @@ def samples(count: int = 200) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("method", ["cbs", "mp", "auto"])
+@pytest.mark.parametrize("method", ["cbs", "mp", "staged", "layerwise", "gradual", "auto"])
 def test_one_bad_sample_anywhere_is_named_by_its_index_in_the_data(value: float, method: str) -> None:
     x, y = samples(120)
     x[77, 3] = value
-    settings = {} if method == "auto" else {"num_gradients": 20, "loss_samples": 100} if method == "cbs" else {}
+    settings = {"num_gradients": 20, "loss_samples": 100} if method == "cbs" else {}
     with pytest.raises(BrainsurgeonError, match=r"1 of its 6 numbers are NaN or infinite.*index 77 of the data"):
         brainsurgeon.prune(network(), (x, y), 0.5, method, **settings)
 
 
-def test_a_bad_sample_of_a_loader_is_named_in_stages() -> None:
+@pytest.mark.parametrize("method", ["staged", "auto"])
+def test_a_bad_sample_of_a_loader_is_named(method: str) -> None:
     x, y = samples(200)
     x[150] = math.nan
     loader = DataLoader(TensorDataset(x, y), 16, shuffle=True, generator=torch.Generator().manual_seed(3))
     with pytest.raises(BrainsurgeonError, match="index 150 of the data set"):
-        brainsurgeon.prune(network(), loader, 0.5, "auto", max_gradients=2000)
+        brainsurgeon.prune(network(), loader, 0.5, method, max_gradients=2000)
 
 
 def test_a_gradient_that_is_not_finite_where_the_loss_is_names_its_sample() -> None:
@@ -163,3 +164,15 @@ def test_sparse_embeddings_are_pruned_and_finetuned() -> None:
         tuned = brainsurgeon.finetune(result.model, data, epochs=2, optimizer=optimizer)
         assert tuned.pruned == 128
         assert tuned.model[0].sparse
+
+
+def test_accuracy_takes_what_prune_takes() -> None:
+    from brainsurgeon.paper.accuracy import accuracy
+
+    model, (x, y) = network(), samples(200)
+    expected = 100 * float((model(x).argmax(1) == y).float().mean())
+    forms = [(x, y), TensorDataset(x, y), DataLoader(TensorDataset(x, y), 16), [(x[:70], y[:70]), (x[70:], y[70:])]]
+    for data in forms:
+        assert accuracy(model, data) == pytest.approx(expected)
+    with pytest.raises(BrainsurgeonError, match="empty"):
+        accuracy(model, [])

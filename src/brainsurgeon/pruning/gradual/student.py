@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from brainsurgeon.engine.budget import Budget
 from brainsurgeon.network.weights import PrunableWeights
@@ -22,7 +21,10 @@ SQUARES = 0.99
 
 
 class Student:
-    """A model whose prunable weights, and with `all_parameters` the others too, are trained as tensors of their own."""
+    """A model whose prunable weights, and with `all_parameters` the others too, are trained as tensors of their own.
+
+    The model itself holds θ ⊙ mask: whatever its forward pass reads, by any name or once more on the way back, is that.
+    """
 
     def __init__(self, model: nn.Module, weights: PrunableWeights, all_parameters: bool):
         self.model, self.weights = model, weights
@@ -33,6 +35,8 @@ class Student:
         self.masks = {name: torch.ones_like(self.values[name]) for name in weights.names}
         self.squares = {name: torch.zeros_like(self.values[name]) for name in weights.names}
         model.requires_grad_(False)
+        for name in names:
+            model.get_parameter(name).requires_grad_()
 
     @torch.no_grad()
     def begin(self, values: Mapping[str, Tensor], pruned: Mapping[str, Tensor]) -> None:
@@ -47,14 +51,20 @@ class Student:
         return {name: value.to(self.dtypes[name]) for name, value in masked.items()}
 
     def forward(self, batch: Batch, outputs: nn.Module) -> Tensor:
-        """Return the outputs for a batch; `outputs` is a module that holds the model under the name `model`."""
-        parameters = {f"model.{name}": value for name, value in self.effective().items()}
-        found: Tensor = functional_call(outputs, parameters, (batch,))
+        """Return the outputs for a batch; `outputs` is a module that holds the model."""
+        self.write(self.model)
+        found: Tensor = outputs(batch)
         return found
 
     @torch.no_grad()
     def note_gradients(self) -> None:
-        """Follow the squared gradients of the prunable weights."""
+        """Take the gradients over from the model: θ ⊙ mask passes none to what is masked; follow their squares."""
+        for name, value in self.values.items():
+            parameter = self.model.get_parameter(name)
+            if parameter.grad is not None:
+                gradient = parameter.grad.to(value.dtype)
+                value.grad = gradient * self.masks[name] if name in self.masks else gradient
+                parameter.grad = None
         for name, squares in self.squares.items():
             gradient = self.values[name].grad
             if gradient is not None:
