@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.network.distillation import Teacher
 from brainsurgeon.pruning.gradual.student import Student
-from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.batches import Batch, batch_size
 
 TOLD = 1.0
 """Seconds between two events of training."""
@@ -60,10 +60,13 @@ class Outputs(nn.Module):
         super().__init__()
         self.model = model
         self._outputs = teacher.outputs
+        self._recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the outputs."""
-        return self._outputs(self.model, batch)
+        # cuDNN's recurrent layers have no gradients in eval mode; torch's own have.
+        with torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext():
+            return self._outputs(self.model, batch)
 
 
 @dataclass
@@ -80,6 +83,8 @@ class Training:
     notify: Callback
     deadline: float = math.inf
     checkpoint: Callable[[dict[str, Tensor], int], None] | None = None
+    samples: int = 0
+    """Samples whose gradients this run has taken."""
 
     def run(self, start: int = 0, tensors: dict[str, Tensor] | None = None) -> int:
         """Train from a step on; return the number of steps that were taken in all."""
@@ -87,7 +92,7 @@ class Training:
         if tensors is not None:
             self.student.restore(tensors)
             _load_optimizer(optimizer, tensors)
-        cut_at, begun, told = self._last_cut(start), time.monotonic(), 0.0
+        cut_at, begun, told = self._due(start / self.steps) + 1, time.monotonic(), 0.0
         step = start
         with self.teacher.watching(self.student.model) as value, _fast_products():
             outputs = Outputs(self.student.model, self.teacher)
@@ -95,9 +100,11 @@ class Training:
                 share = self._share(step, start, begun)
                 if step >= self.steps or share >= 1:
                     break
-                self._step(optimizer, value, outputs, batch, share, step)
+                loss = self._step(optimizer, value, outputs, batch, share)
                 step += 1
                 share = self._share(step, start, begun)
+                if (step % 50 == 1 or self._is_due(share, cut_at)) and not math.isfinite(float(loss)):
+                    raise self._diverged(step)
                 cut_at = self._cut(share, cut_at)
                 now = time.monotonic()
                 if now - told > TOLD or step == self.steps:
@@ -108,6 +115,8 @@ class Training:
         if cut_at <= self.plan.cuts:  # the data or the time ended early: the last cut is made all the same
             self._cut(1.0, cut_at)
         self.student.settle()
+        if not all(bool(torch.isfinite(value).all()) for value in self.student.values.values()):
+            raise self._diverged(step)
         return step
 
     def _share(self, step: int, start: int, begun: float) -> float:
@@ -124,26 +133,28 @@ class Training:
         outputs: nn.Module,
         batch: Batch,
         share: float,
-        step: int,
-    ) -> None:
+    ) -> Tensor:
         for group in optimizer.param_groups:
             group["lr"] = self.rate * self.plan.rate(share)
         optimizer.zero_grad(set_to_none=True)
         with torch.enable_grad():
             loss = value(batch, lambda: self.student.forward(batch, outputs))
-        if step % 50 == 0 and not math.isfinite(float(loss.detach())):
-            raise BrainsurgeonError(f"training diverged at step {step} with the learning rate {self.rate:g}: lower it")
         loss.backward()
+        self.samples += batch_size(batch)
         self.student.note_gradients()
         optimizer.step()
+        return loss.detach()
+
+    def _diverged(self, step: int) -> BrainsurgeonError:
+        return BrainsurgeonError(
+            f"training diverged by step {step} with the learning rate {self.rate:g}: give a lower learning_rate"
+        )
 
     def _cut(self, share: float, cut_at: int) -> int:
         """Make the next cut if its time has come; return the number of the one after it."""
-        if not self.plan.cuts:
+        if not self._is_due(share, cut_at):
             return cut_at
-        due = int(share / self.plan.end * self.plan.cuts) if share < self.plan.end else self.plan.cuts
-        if due < cut_at:
-            return cut_at
+        due = self._due(share)
         last = due >= self.plan.cuts
         self.student.cut(
             self.plan.budget(1.0 if last else share, self.final), self.plan.score_power, self.plan.returning
@@ -152,10 +163,12 @@ class Training:
             self.student.settle()
         return due + 1
 
-    def _last_cut(self, start: int) -> int:
-        if not self.plan.cuts:
-            return 1
-        return min(int(start / self.steps / self.plan.end * self.plan.cuts), self.plan.cuts) + 1
+    def _due(self, share: float) -> int:
+        """Return the number of cuts that are due after a share of the steps."""
+        return int(share / self.plan.end * self.plan.cuts) if share < self.plan.end else self.plan.cuts
+
+    def _is_due(self, share: float, cut_at: int) -> bool:
+        return self.plan.cuts > 0 and self._due(share) >= cut_at
 
     def _count(self) -> int:
         return int(sum(int((mask == 0).sum()) for mask in self.student.masks.values()))

@@ -1,5 +1,7 @@
-"""Gradual pruning while training: every gradient moves the weights, and the curvature that training keeps anyway, the
-running mean of the squared gradients, says which of them go."""
+"""Gradual pruning while training: every gradient moves the weights.
+
+The curvature that training keeps anyway, the running mean of the squared gradients, says which of them go.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from brainsurgeon.engine.budget import Share, as_budget
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import silent
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance
+from brainsurgeon.network.modes import train_statistics
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
-from brainsurgeon.samples.batches import Batch, batch_size, regroup, tensors_of
+from brainsurgeon.samples.batches import Batch, regroup, tensors_of
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
 
@@ -37,8 +42,10 @@ RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006, 0.02)
 """Learning rates that may be tried, neighbours first, until the next one is worse."""
 FIRST_RATE, FIRST_REPAIR = 4, 2
 """The number of the rate that is tried first: with cuts to come, and after the only cut."""
-TRIED = 0.03
-"""The share of the sample gradients that each try takes."""
+TRIED, SEARCHED = 0.03, 0.25
+"""The share of the sample gradients that each try of a learning rate takes, and that all of them may take."""
+SAVED = 30.0
+"""Seconds between two states of training that are stored."""
 
 
 @dataclass(frozen=True)
@@ -130,20 +137,26 @@ class GradualRun:
                 "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target)"
             )
         self.tokens = not tensors_of(self.held_out[0])[0].is_floating_point()
-        self.batch_size = method.batch_size or (8 if self.tokens else 64)
+        self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
         self.final = as_budget(task.shares, surgery.device)
         self.notes: list[str] = []
-        self.gradients = 0
+        self.gradients, self.saved = 0, self.started
         self.begun = self._begin() if method.first_cut else None
 
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
         method, surgery, clock = self.method, self.surgery, self.task.clock
         before = measured_loss(self.dense, surgery.loss, self.held_out, surgery.device)
-        rate = method.learning_rate or self._find_rate()
-        steps = max(1, (method.max_gradients - self.gradients) // self.batch_size)
+        stored = self.task.store.load_part(0) if self.task.store else None
+        if stored is None:
+            rate = method.learning_rate or self._find_rate()
+            stored = self._stored(rate, self.gradients, 0)
+            self._save(stored)
+        rate, searched = float(stored["rate"]), int(stored["searched"])
+        self.gradients, self.started = int(stored["gradients"]), time.monotonic() - float(stored["seconds"])
+        steps = max(1, (method.max_gradients - searched) // self.batch_size)
         with clock.measure("training"):
-            student = self._train(steps, rate, self._deadline(1.0))
+            student = self._train(steps, rate, self._deadline(1.0), stored)
         masks = student.pruned()
         values = {name: value.detach() for name, value in student.effective().items()}
         self._write_buffers(student)
@@ -191,15 +204,21 @@ class GradualRun:
     def _find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
         steps = max(20, int(TRIED * self.method.max_gradients / self.batch_size))
+        tries = int(SEARCHED * self.method.max_gradients / (steps * self.batch_size))
         losses: dict[int, float] = {}
 
         def held(number: int) -> float:
+            if len(losses) >= tries and number not in losses:
+                return math.inf
             if number not in losses:
                 losses[number] = self._try(steps, RATES[number], self._deadline(0.05 * (len(losses) + 1)))
             return losses[number]
 
         best = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
+        if tries < 2:  # a single try compares with nothing
+            return RATES[best]
         with self.task.clock.measure("learning rate"):
+            held(best)
             for way in (-1, 1):
                 while 0 <= best + way < len(RATES) and held(best + way) < held(best):
                     best += way
@@ -208,15 +227,18 @@ class GradualRun:
     def _try(self, steps: int, rate: float, deadline: float) -> float:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""
         try:
-            return self._held_loss(self._train(steps, rate, deadline, quiet=True))
+            return self._held_loss(self._train(steps, rate, deadline))
         except BrainsurgeonError:
             return math.inf
 
-    def _train(self, steps: int, rate: float, deadline: float, quiet: bool = False) -> Student:
-        """Train a fresh copy of the dense model."""
+    def _train(self, steps: int, rate: float, deadline: float, stored: dict[str, Tensor] | None = None) -> Student:
+        """Train a fresh copy of the dense model, or one that goes on from what was stored; a try stores nothing."""
         model = copy.deepcopy(self.dense)
         everything = self.method.repair == "all"
-        model.train(everything and not self.few)
+        for name, parameter in self.surgery.original.named_parameters():
+            model.get_parameter(name).requires_grad_(parameter.requires_grad)  # what was frozen stays so
+        if everything and not self.few:
+            train_statistics(model)
         student = Student(model, self.surgery.weights, everything)
         plan = self.method.plan
         if self.begun is not None and self.begun.values is not None:
@@ -226,18 +248,47 @@ class GradualRun:
         def batches(start: int) -> Iterator[Batch]:
             return self._batches(steps, start)
 
-        notify = (lambda event: None) if quiet else self.task.notify
+        notify = silent if stored is None else self.task.notify
         training = Training(student, self.teacher, batches, plan, self.final, steps, rate, notify, deadline)
-        self.gradients += training.run() * self.batch_size
-        return student
+        if stored is None:
+            return self._counted(training)
+        searched, before = int(stored["searched"]), self.gradients
+
+        def checkpoint(tensors: dict[str, Tensor], step: int) -> None:
+            if time.monotonic() - self.saved > SAVED:
+                self._save(self._stored(rate, before + training.samples, step, searched) | tensors)
+
+        training.checkpoint = checkpoint
+        start = int(stored["step"])
+        return self._counted(training, start, stored if start else None)
+
+    def _counted(self, training: Training, start: int = 0, tensors: dict[str, Tensor] | None = None) -> Student:
+        try:
+            training.run(start, tensors)
+        finally:
+            self.gradients += training.samples
+        return training.student
+
+    def _stored(self, rate: float, gradients: int, step: int, searched: int | None = None) -> dict[str, Tensor]:
+        """Return where the run is, as tensors by name."""
+        numbers = {
+            "rate": rate,
+            "step": step,
+            "gradients": gradients,
+            "searched": gradients if searched is None else searched,
+            "seconds": time.monotonic() - self.started,
+        }
+        return {name: torch.tensor(number, dtype=torch.float64) for name, number in numbers.items()}
+
+    def _save(self, tensors: dict[str, Tensor]) -> None:
+        if self.task.store:
+            self.task.store.save_part(0, tensors)
+        self.saved = time.monotonic()
 
     def _batches(self, steps: int, start: int) -> Iterator[Batch]:
         """Yield the batches of the steps from a number on; each depends on the seed and its number alone."""
         count = steps * self.batch_size
         batches = regroup(self.samples.draw_again(count + self.batch_size, 1), self.batch_size)
-        batches = (
-            batch for batch in batches if batch_size(batch) == self.batch_size or self.samples.size < self.batch_size
-        )
         if self._mixes:
             batches = mixup(batches, 1_000_003 * self.task.seed + 17)
         generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1)

@@ -28,7 +28,7 @@ class Student:
 
     def __init__(self, model: nn.Module, weights: PrunableWeights, all_parameters: bool):
         self.model, self.weights = model, weights
-        others = [name for name, p in model.named_parameters() if name not in weights.names and p.is_floating_point()]
+        others = [name for name, p in model.named_parameters() if name not in weights.names and p.requires_grad]
         names = [*weights.names, *(others if all_parameters else [])]
         self.values = {n: model.get_parameter(n).detach().clone().float().requires_grad_() for n in names}
         self.dtypes = {name: model.get_parameter(name).dtype for name in names}
@@ -66,9 +66,9 @@ class Student:
                 value.grad = gradient * self.masks[name] if name in self.masks else gradient
                 parameter.grad = None
         for name, squares in self.squares.items():
-            gradient = self.values[name].grad
-            if gradient is not None:
-                squares.lerp_(gradient.square(), 1 - SQUARES)
+            found = self.values[name].grad
+            if found is not None:
+                squares.lerp_(found.square(), 1 - SQUARES)
 
     @torch.no_grad()
     def cut(self, budget: Budget, power: float, returning: bool) -> None:
