@@ -1,6 +1,7 @@
 """Where records are kept and how they are written: JSON, with the commit of the code that made them."""
 
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,8 +35,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-COMMIT = commit_of(ROOT)
-"""Of the code that runs: it is looked up when a script starts, since files may change while it works."""
+COMMIT = os.environ.get("BRAINSURGEON_COMMIT") or commit_of(ROOT)
+"""Of the code that runs: it is looked up when a script starts, since files may change while it works.
+
+A copy of the tree on another machine says by the environment variable which commit it is of.
+"""
 
 
 def stamped(record: Record) -> Record:
