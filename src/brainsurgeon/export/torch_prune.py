@@ -41,7 +41,7 @@ def to_torch_prune(model: nn.Module, masks: Mapping[str, Tensor]) -> nn.Module:
     """Put masks into a model as `torch.nn.utils.prune` keeps them, in place; `prune.remove` then works as usual."""
     named, inner = named_parameters(model), unwrapped(model)
     for name, mask in check_masks(model, masks).items():
-        places = {}  # a module of two names is met once
+        places: dict[tuple[nn.Module, str], None] = {}  # a module of two names is met once
         for alias in [other for other, parameter in named.items() if parameter is named[name]]:
             owner, _, own = alias.rpartition(".")
             places[inner.get_submodule(owner), own] = None

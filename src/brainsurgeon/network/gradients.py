@@ -63,10 +63,12 @@ def collect_gradients(
     gradient_batch: int = 1,
     dtype: torch.dtype = torch.float32,
     notify: Callback = silent,
+    may_vanish: bool = False,
 ) -> Gradients:
     """Collect K = `num_gradients` rows; row k is the gradient of the mean loss of `gradient_batch` samples.
 
-    Fewer rows come back where the data ends early. The model must be in eval mode.
+    Fewer rows come back where the data ends early. The model must be in eval mode. Rows that are all exactly zero are
+    refused unless they `may_vanish`, as they do in a network that is all but pruned away.
     """
     if not dtype.is_floating_point:
         raise BrainsurgeonError(f"gradients are stored in a floating-point type such as bfloat16, got {dtype}")
@@ -77,7 +79,7 @@ def collect_gradients(
     for rows in gradient_rows(batch_loss, weights, batches, num_gradients, gradient_batch, notify, notes):
         count, size = _write(columns[:, filled:], rows, weights)
         filled, largest = filled + count, max(largest, size)
-    if largest == 0.0:
+    if largest == 0.0 and not may_vanish:
         raise BrainsurgeonError(ALL_ZERO.format(filled * gradient_batch))
     return Gradients(columns[:, :filled], tuple(notes))
 

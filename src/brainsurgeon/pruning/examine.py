@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ CURVATURES = ("fisher", "gram")
 class Rows:
     """How gradients are taken: K rows, each the mean over `group` samples, stored as `dtype`, cut into blocks.
 
-    With `relative` the damping is relative to the mean of the Fisher's diagonal, else it is λ itself.
+    With `relative` the damping is relative to the mean of the Fisher's diagonal, else it is λ itself. Gradients that
+    are all zero are refused unless they `may_vanish`.
     """
 
     count: int
@@ -36,6 +37,7 @@ class Rows:
     columns_per_row: int = 40
     dtype: torch.dtype = torch.float32
     relative: bool = False
+    may_vanish: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def _by_fisher(
 ) -> Examination:
     device = batch_loss.model.get_parameter(weights.names[0]).device
     check_fits(rows.count, weights.size, rows.dtype, device)
-    gradients = collect_gradients(batch_loss, weights, batches, rows.count, rows.group, rows.dtype, notify)
+    gradients = collect_gradients(
+        batch_loss, weights, batches, rows.count, rows.group, rows.dtype, notify, rows.may_vanish
+    )
     parts = make_blocks(rows.blocks, weights.layers, gradients.rows, rows.columns_per_row)
     columns = [gradients.columns[block] for block in parts]
     level = 1.0
@@ -125,7 +129,7 @@ def _inside_layers(rows: Rows) -> Rows:
     blocks = "layer" if rows.blocks == "model" else rows.blocks
     if blocks == "auto":
         blocks = rows.columns_per_row * rows.count
-    return Rows(rows.count, rows.group, blocks, rows.columns_per_row, rows.dtype, rows.relative)
+    return replace(rows, blocks=blocks)
 
 
 def _gram(layer: Layer, moments: Moments, squares: Tensor, damping: float) -> Curvature:

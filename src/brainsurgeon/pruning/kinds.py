@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable
-from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -51,7 +50,6 @@ def check_kind(owner: Any, key: str, value: Any) -> None:
     raise BrainsurgeonError(f"{key} must be {' or '.join(told)}, got {value!r:.80}")
 
 
-@lru_cache(maxsize=256)
 def _members(kind: type, key: str) -> tuple[Any, ...]:
     try:
         hint = typing.get_type_hints(kind)[key]

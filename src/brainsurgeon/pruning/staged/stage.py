@@ -120,7 +120,7 @@ class Stage:
         most = rows_for(self.weights.size)
         count = sum(map(batch_size, batches))
         rows = count // -(-count // most)
-        return Rows(rows, count // rows, self.blocks, COLUMNS_PER_ROW, self.dtype, relative=True)
+        return Rows(rows, count // rows, self.blocks, COLUMNS_PER_ROW, self.dtype, True, may_vanish=True)
 
     def _examine(self, kind: str, batches: list[Batch]) -> Examination:
         found = examine(kind, self.batch_loss, self.weights, batches, self._rows(batches), self.notify)
