@@ -120,7 +120,7 @@ class Layerwise:
         def stream(some: list[Batch]) -> Stream:
             return Stream(loss.model, call, some, layers, chain, surgery.device)
 
-        reported = list(first(batches, REPORTED))
+        reported = _one_by_one(batches, REPORTED)
         with task.clock.measure("report"):
             before = streamed_loss(stream(reported))
         with task.clock.measure("costs"):
@@ -191,7 +191,7 @@ class Layerwise:
             return {}
         model, home = loss.model, next(loss.model.parameters()).device
         trained = {parameter: parameter.requires_grad for parameter in model.parameters()}
-        some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in first(batches, COSTED)]
+        some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in _one_by_one(batches, COSTED)]
         try:
             model.to(surgery.device).requires_grad_(False)
             return output_costs(loss, layers, some)
@@ -223,6 +223,12 @@ class Layerwise:
             units = allocate([found[name] for name, _ in inside], share.count - plain) if inside else []
             counts |= dict(zip([name for name, _ in inside], _rounded(units, area), strict=True))
         return {n: c for n, c in counts.items() if n in maps}, {n: c for n, c in counts.items() if n not in maps}
+
+
+def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
+    """Return the first samples, sequences of tokens one by one: a language model's scores of all tokens are large."""
+    tokens = not tensors_of(batches[0])[0].is_floating_point()
+    return list(regroup(first(batches, count), 1 if tokens else IMAGES))
 
 
 def _rounded(counts: list[int], area: int) -> list[int]:
