@@ -114,6 +114,7 @@ class AutoRun:
         self.outputs = output_loss(surgery.loss, surgery.batch_loss.model, self.held_out[0])
         self.few = self.samples.held < ENOUGH
         self.found: dict[str, float] = {}
+        self.cut: Outcome | None = None
 
     def run(self) -> Outcome:
         """Try the candidates; write the best one's model into the task's."""
@@ -173,7 +174,10 @@ class AutoRun:
         left = self._time_left()
         if left < math.inf and isinstance(candidate, Gradual | Staged):
             candidate = dataclasses.replace(candidate, max_seconds=max(left, 1e-3))
-        outcome = candidate.run(self.part, dataclasses.replace(self.task, model=model, store=None))
+        outcome = candidate.run(self.part, dataclasses.replace(self.task, model=model, store=None, begun=self.cut))
+        if isinstance(candidate, Layerwise):  # what trains on from this cut need not make it again
+            values = {name: model.get_parameter(name).detach().clone() for name in self.surgery.weights.names}
+            self.cut = dataclasses.replace(outcome, values=values)
         with torch.no_grad():
             for name, values in (outcome.values or {}).items():
                 model.get_parameter(name).copy_(values)

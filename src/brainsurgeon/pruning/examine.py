@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.engine.blocks import make_blocks
-from brainsurgeon.engine.curvature import Curvature, Fisher, Gram, Reordered
+from brainsurgeon.engine.curvature import Curvature, Fisher, Gram, Reordered, Undamped
 from brainsurgeon.engine.quadratic import QuadraticModel
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, silent
@@ -87,7 +87,7 @@ def _by_fisher(
         level = max(float(squares.mean()), 1e-30)
 
     def curvatures(damping: float) -> list[Curvature]:
-        return [Fisher(c, damping * level) for c in columns]
+        return [Fisher(c, damping * level) if damping else Undamped(c) for c in columns]
 
     return Examination(parts, gradients.mean, curvatures, gradients.rows, gradients.notes)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +20,7 @@ from brainsurgeon.events.clock import Clock
 from brainsurgeon.network.checks import check_loss, check_separate
 from brainsurgeon.network.labels import relabel
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.network.sample_loss import Candidate, LossJudge, SampleLoss
+from brainsurgeon.network.sample_loss import Candidate, LossJudge, SampleLoss, WholeJudge
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import Rows, examine
 from brainsurgeon.pruning.outcome import Examined, Outcome, Task
@@ -90,6 +91,12 @@ class OneShot(Examining):
 
     The masks of `rivals` are updated too, and the sample loss says which of the outcomes is kept. With `certifiable`
     the gradients are kept with the result, for `result.certify()`.
+
+    Args:
+        whole_loss: judge every candidate on all `loss_samples`, as the paper does; by default on half of them, in races
+            that stop early.
+        selection_damping: the λ of the H that the selection sees, 0 for none (the paper's); by default `damping`, that
+            of the update.
     """
 
     selection: Selection = field()
@@ -97,6 +104,13 @@ class OneShot(Examining):
     rivals: tuple[Selection, ...] = ()
     name: str = ""
     certifiable: bool = field(default=False, kw_only=True)
+    whole_loss: bool = field(default=False, kw_only=True)
+    selection_damping: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.selection_damping is not None and not self.selection_damping >= 0:
+            raise BrainsurgeonError(f"selection_damping must be 0 or more, or None, got {self.selection_damping!r}")
 
     @property
     def uses_curvature(self) -> bool:
@@ -132,13 +146,13 @@ class OneShot(Examining):
         found = surgery.examined(self.examining, asked, notify)
         # What another method's curvature would say is left out: a result does not depend on earlier calls.
         quadratic = found.quadratic.renewed() if asked and found.quadratic is not None else None
-        judge = LossJudge(found.sample_loss, clock)
+        judge = (WholeJudge if self.whole_loss else LossJudge)(found.sample_loss, clock)
 
         def annotated(event: Event) -> None:
             notify(judge.annotated(event))
 
         problem = Problem(surgery.values, budget, generator, quadratic, judge, annotated, clock, _named(surgery))
-        pruned, delta, new = operate(problem, self)
+        pruned, delta, new = operate(problem, self, self._selecting(problem, found))
         predicted = None
         if quadratic is not None:
             predicted = quadratic.cost_of_step(torch.where(pruned, -surgery.values.double(), delta))
@@ -153,10 +167,16 @@ class OneShot(Examining):
             examined=Examined.of(budget, found.quadratic, self.certifiable),
         )
 
+    def _selecting(self, problem: Problem, found: OneExamination) -> Problem:
+        """Return the problem as the selection sees it: with a damping of its own, if one was given."""
+        if self.selection_damping is None or problem.maybe_quadratic is None or found.damped is None:
+            return problem
+        return replace(problem, maybe_quadratic=found.damped(self.selection_damping))
+
     def _without_data(self, surgery: Surgery, problem: Problem) -> Outcome:
         if self.uses_data:
             raise BrainsurgeonError(f"method {self.name!r} needs training samples: give data (only `mp` needs none)")
-        pruned, _, new = operate(problem, self)
+        pruned, _, new = operate(problem, self, problem)
         masks, values = surgery.weights.unflatten(pruned), surgery.weights.unflatten(new)
         return Outcome(masks, values, seconds=problem.clock.seconds)
 
@@ -165,12 +185,15 @@ def _named(surgery: Surgery) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple((layer.name, layer.shape) for layer in surgery.weights.layers)
 
 
-def operate(problem: Problem, method: OneShot) -> tuple[Tensor, Tensor, Tensor]:
-    """Choose P, find δw and return both with the new weights; of rival selections the best outcome is kept."""
+def operate(problem: Problem, method: OneShot, selecting: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """Choose P, find δw and return both with the new weights; of rival selections the best outcome is kept.
+
+    `selecting` is the problem as the selections see it.
+    """
     outcomes = []
     for selection in (method.selection, *method.rivals):
         with problem.clock.measure("selection"):
-            pruned = selection(problem)
+            pruned = selection(selecting)
         problem.budget.check(pruned)
         with problem.clock.measure("update"):
             delta = method.update(problem, pruned).double()
@@ -183,9 +206,13 @@ def operate(problem: Problem, method: OneShot) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class OneExamination:
-    """What one examination found: the quadratic model (None where no curvature was asked for) and the sample loss."""
+    """What one examination found: the quadratic model (None where no curvature was asked for) and the sample loss.
+
+    `damped` makes the same model at another damping.
+    """
 
     quadratic: QuadraticModel | None
+    damped: Callable[[float], QuadraticModel] | None
     sample_loss: SampleLoss
     before: Candidate
     notes: tuple[str, ...]
@@ -205,20 +232,21 @@ def examine_once(surgery: Surgery, settings: Examining, curvature: bool, notify:
     notes: list[str] = []
     taken = stream.take(settings.num_gradients * settings.gradient_batch)
     samples = _checked(surgery.batch_loss, taken, settings.gradient_batch if curvature else 0, notes)
-    clock, quadratic = Clock(surgery.device), None
+    clock, quadratic, damped = Clock(surgery.device), None, None
     if curvature:
         with clock.measure("gradients"):
-            quadratic, more = _curvature(surgery, settings, samples, generator, notify)
+            damped, more = _curvature(surgery, settings, samples, generator, notify)
+            quadratic = damped(settings.damping)
             notes.extend(more)
     for _ in samples:  # the sample loss is taken on the same samples whatever the method and the labels
         pass
     sample = SampleLoss(surgery.batch_loss, surgery.weights, values, stream.sample(settings.loss_samples))
-    return OneExamination(quadratic, sample, sample.at(values), tuple(notes), clock.seconds)
+    return OneExamination(quadratic, damped, sample, sample.at(values), tuple(notes), clock.seconds)
 
 
 def _curvature(
     surgery: Surgery, settings: Examining, samples: Iterator[Batch], generator: torch.Generator, notify: Callback
-) -> tuple[QuadraticModel, tuple[str, ...]]:
+) -> tuple[Callable[[float], QuadraticModel], tuple[str, ...]]:
     # The first-order term is of the true labels, whichever ones the curvature is of.
     apart = settings.first_order and settings.fisher != "empirical"
     known = list(samples) if apart else None
@@ -236,7 +264,7 @@ def _curvature(
     if found.rows < labelled.count:
         gave = f"the data gave {found.rows} gradients of {settings.gradient_batch} samples"
         notes += (f"{gave}; {labelled.count} were asked for",)
-    return found.model(surgery.values, settings.damping, linear), notes
+    return partial(found.model, surgery.values, linear=linear), notes
 
 
 def _checked(batch_loss: BatchLoss, batches: Iterator[Batch], group: int, notes: list[str]) -> Iterator[Batch]:

@@ -43,7 +43,7 @@ class Task:
     """What a method is asked to do, beside the model and its samples.
 
     `model` is the one that will be given back; a method may write into it as it goes on. `store` keeps what a killed run
-    goes on from.
+    goes on from. `begun` is a cut that was made already, for a method that begins with one.
     """
 
     model: nn.Module
@@ -52,6 +52,7 @@ class Task:
     notify: Callback
     clock: Clock
     store: Any = None
+    begun: Outcome | None = None
 
     @property
     def total(self) -> int:

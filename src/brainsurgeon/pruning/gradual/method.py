@@ -141,7 +141,7 @@ class GradualRun:
         self.final = as_budget(task.shares, surgery.device)
         self.notes: list[str] = []
         self.gradients, self.saved = 0, self.started
-        self.begun = self._begin() if method.first_cut else None
+        self.begun = (task.begun or self._begin()) if method.first_cut else None
 
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
