@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brainsurgeon.samples.batches import Batch
+
 
 def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
     """Shift every image of a batch by up to `padding` pixels each way, filling with zeros.
@@ -26,3 +28,10 @@ def random_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror every image of a batch left to right with probability one half."""
     coin = torch.rand(len(images), generator=generator, device=generator.device) < 0.5
     return torch.where(coin.to(images.device).view(-1, 1, 1, 1), images.flip(-1), images)
+
+
+def crop_and_flip(batch: Batch, generator: torch.Generator) -> Batch:
+    """Shift and mirror the images of a batch (inputs, targets): an `augment` for pictures of objects."""
+    images, *targets = batch
+    padding = max(1, images.shape[-1] // 8)
+    return (random_flip(random_crop(images, padding, generator), generator), *targets)

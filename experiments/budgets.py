@@ -1,0 +1,104 @@
+"""What is reached at the same samples and sample gradients: `auto` beside ordinary gradual magnitude pruning.
+
+    python -m experiments.budgets mlpnet --checkpoints FOLDER [--samples 1000] [--gradients 240000] [--device cuda]
+
+`magnitude` is gradual magnitude pruning with Adam as people do it: 15 cuts over the first 60% of the steps on a cubic
+schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the dense
+outputs on mixed samples, as `auto` does. Both choose their learning rate on held-out training samples, and pay for it.
+Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from brainsurgeon.files.versions import versions
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.datasets.images import ImageData
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.auto import Auto
+from brainsurgeon.pruning.gradual.loop import Plan
+from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.methods import Method
+from brainsurgeon.pruning.prune import prune
+from brainsurgeon.samples.augment import crop_and_flip
+from experiments.records import RESULTS, Record, append, read_lines
+
+ORDINARY = Plan(end=0.6, cuts=15, power=3.0, warm=0.0, score_power=0.0, returning=False, weight_decay=0.0)
+
+
+def methods(gradients: int, samples: int | None, augmented: bool) -> dict[str, Method]:
+    """Return the methods that are compared, with what they may spend."""
+    common: dict[str, Any] = {"max_gradients": gradients, "max_samples": samples}
+    common |= {"augment": crop_and_flip} if augmented else {}
+    return {
+        "auto": Auto(**common),
+        "magnitude": Gradual("magnitude", plan=ORDINARY, **common),
+        "magnitude, weights only": Gradual("magnitude", plan=ORDINARY, repair="weights", **common),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compute the runs that are still missing."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    protocol = PROTOCOLS[options.network]
+    images = load_images(protocol, options.data)
+    model = load_network(protocol, [options.checkpoints]).to(options.device)
+    path = options.results / f"budgets-{options.network}-{options.samples or 'all'}.jsonl"
+    known = methods(options.gradients, options.samples, options.augment)
+    for seed in options.seeds:
+        for sparsity in options.sparsities:
+            for name in options.methods:
+                key = {"network": options.network, "method": name, "sparsity": sparsity, "seed": seed}
+                key |= {"samples": options.samples, "max_gradients": options.gradients, "augment": options.augment}
+                if any(key.items() <= run.items() for run in read_lines(path)):
+                    continue
+                line = key | run_once(model, images, known[name], key, protocol.settings.get("include"))
+                append(path, line)
+                shown = f"{line['accuracy']:.2f} in {line['seconds']:.1f} s ({line['cpu_seconds']:.1f} s of CPU)"
+                print(f"{options.network} {options.gradients} {sparsity} seed {seed} {name}: {shown}", flush=True)
+
+
+def run_once(model: nn.Module, images: ImageData, method: Method, key: Record, include: str | None) -> Record:
+    """Prune once and return what is recorded."""
+    start, cpu = time.perf_counter(), time.process_time()
+    result = prune(model, images.train(), key["sparsity"], method, include=include, seed=key["seed"], progress=False)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return {
+        "accuracy": accuracy(result.model, images),
+        "pruned": result.pruned,
+        "size": result.size,
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "parts_seconds": result.seconds,
+        "settings": result.settings,
+        "notes": list(result.notes),
+        "versions": versions(result.settings["device"]),
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", choices=sorted(PROTOCOLS))
+    parser.add_argument("--samples", type=int, help="training samples in all, those held out among them")
+    parser.add_argument("--gradients", type=int, default=240_000)
+    parser.add_argument("--sparsities", type=float, nargs="*", default=[0.9, 0.95, 0.98])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--methods", nargs="*", default=["auto", "magnitude"])
+    parser.add_argument("--augment", action="store_true", help="crops and flips, for images of objects")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--checkpoints", type=Path, required=True)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser
+
+
+if __name__ == "__main__":
+    main()
