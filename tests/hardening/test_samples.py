@@ -176,3 +176,23 @@ def test_accuracy_takes_what_prune_takes() -> None:
         assert accuracy(model, data) == pytest.approx(expected)
     with pytest.raises(BrainsurgeonError, match="empty"):
         accuracy(model, [])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"epochs": "x"}, {"epochs": 1.5}, {"learning_rate": math.nan}, {"patience": []}, {"seed": None}, {"warmup": "x"}],
+)
+def test_wrong_kinds_of_finetune_settings_are_refused_in_words(settings: dict[str, Any]) -> None:
+    (name,) = settings
+    with pytest.raises(BrainsurgeonError, match=f"{name} must be"):
+        brainsurgeon.finetune(network(), samples(), masks={}, **settings)
+
+
+def test_scoring_leaves_every_module_in_its_mode() -> None:
+    from brainsurgeon.app.scores import measure
+    from brainsurgeon.app.target import Target
+
+    model = network().train()
+    model[0].eval()
+    assert measure(Target(model, None, test=samples()))["accuracy"] > 0
+    assert [module.training for module in model] == [False, True, True]

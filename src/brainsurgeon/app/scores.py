@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from brainsurgeon.app.target import Target
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, call
+from brainsurgeon.network.modes import modes_kept
 from brainsurgeon.samples.batches import Batch, as_batches, batch_size, map_tensors
 
 CLASSIFIES = ("cross_entropy", "nll")
@@ -23,15 +24,11 @@ def measure(target: Target, model: nn.Module | None = None) -> dict[str, float]:
     Empty where the target brings neither held-out data nor a score. The model is in eval mode meanwhile.
     """
     model = target.model if model is None else model
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            if target.score is not None:
-                return _named(target.score(model))
-            return {} if target.test is None else _on_batches(target, model)
-    finally:
-        model.train(was_training)
+    with modes_kept(model), torch.no_grad():
+        model.eval()
+        if target.score is not None:
+            return _named(target.score(model))
+        return {} if target.test is None else _on_batches(target, model)
 
 
 def _named(found: Any) -> dict[str, float]:

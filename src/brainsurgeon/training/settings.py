@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 
 from brainsurgeon.errors import BrainsurgeonError
 
@@ -26,6 +27,13 @@ class FinetuneSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        wholes = {"epochs": self.epochs, "batch_size": self.batch_size, "seed": self.seed}
+        wholes |= {} if self.patience is None else {"patience": self.patience}
+        shares = ("learning_rate", "weight_decay", "warmup", "held_out_share")
+        for name, value in {**wholes, **{key: getattr(self, key) for key in shares}}.items():
+            kind, word = (Integral, "a whole number") if name in wholes else (Real, "a number")
+            if isinstance(value, bool) or not isinstance(value, kind) or value != value:
+                raise BrainsurgeonError(f"{name} must be {word}, got {value!r}")
         if self.optimizer not in OPTIMIZERS:
             raise BrainsurgeonError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
         if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0 or not 0 <= self.warmup < 1:
