@@ -18,13 +18,15 @@ from torch import Tensor, nn
 
 Mark = tuple[int, int]
 """Which tensor, and how often it had been written into: an operation in place makes another of it."""
+Extras = tuple[int | str | None, ...] | None
 
 
 @dataclass(frozen=True)
 class Call:
     """One call of a module in a forward pass: the tensors that went in first and came out first, and all others.
 
-    `wraps` is the length of the tuple or list that came out, 0 for a plain tensor.
+    `made` are the tensors among its outputs that it was not given. `extras` says of each output behind the first which
+    argument it is, by place or name (None: no argument); it is None itself where the output is a plain tensor.
     """
 
     name: str
@@ -32,18 +34,18 @@ class Call:
     result: Mark
     given: frozenset[Mark]
     made: frozenset[Mark]
-    wraps: int
+    extras: Extras
 
 
 @dataclass(frozen=True)
 class Chain:
     """The names of the modules of a chain, in order; empty where a forward pass has none.
 
-    `wraps` says of each how long a tuple or list it gives, 0 for a plain tensor.
+    `extras` says of each what it gives beside the hidden state, as `Call` does.
     """
 
     names: tuple[str, ...] = ()
-    wraps: tuple[int, ...] = ()
+    extras: tuple[Extras, ...] = ()
 
     def part_of(self, layer: str) -> int | None:
         """Return the number of the module that a layer lies in, None for the head and the tail."""
@@ -83,27 +85,39 @@ def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[st
             continue
         held = sum(layer.startswith(f"{call.name}.") for layer in wanted)
         found = best.get(call.source, _Path()).with_call(call, held)
-        if not _is_closed(found, calls):
+        if not _may_follow(found, calls):
             found = _Path().with_call(call, held)
         if found.score > best.get(call.result, _Path()).score:
             best[call.result] = found
     del alive
-    longest = max(best.values(), key=lambda path: path.score, default=_Path())
+    longest = max(reversed(best.values()), key=lambda path: path.score, default=_Path())  # of equals, the outer one
     if longest.parts < 2:
         return Chain()
     holding = [k for k, call in enumerate(longest.calls) if any(la.startswith(f"{call.name}.") for la in wanted)]
     kept = longest.calls[holding[0] : holding[-1] + 1]
-    return Chain(tuple(call.name for call in kept), tuple(call.wraps for call in kept))
+    return Chain(tuple(call.name for call in kept), tuple(call.extras for call in kept))
 
 
-def _is_closed(path: _Path, calls: list[Call]) -> bool:
-    """Say whether the last module of a path is given nothing else that the others, or what they hold, have computed."""
-    inside = tuple(f"{call.name}." for call in path.calls[:-1])
-    own = {call.name for call in path.calls[:-1]}
-    last = path.calls[-1]
-    return not any(
-        call.made & last.given for call in calls if call.name in own or (inside and call.name.startswith(inside))
-    )
+def _may_follow(path: _Path, calls: list[Call]) -> bool:
+    """Say whether the last module of a path is given nothing else that the others, or what they hold, have computed.
+
+    Nor may any other module be given what it is given first.
+    """
+    *before, last = path.calls
+    if not before:
+        return True
+    inside = tuple(f"{call.name}." for call in before)
+    own = {call.name for call in before}
+    made = [call.made for call in calls if call.name in own or call.name.startswith(inside)]
+    if any(tensors & last.given for tensors in made):
+        return False
+    for call in calls:
+        if call.name == last.name or call.name.startswith(f"{last.name}."):
+            continue
+        apart = not last.name.startswith(f"{call.name}.") and call.source != call.result
+        if last.source in call.given or (last.source == call.source and apart):
+            return False
+    return True
 
 
 def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], list[Tensor]]:
@@ -126,8 +140,9 @@ def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], li
         made = _tensors(output)
         alive.extend(made)
         if source is not None and isinstance(result, Tensor):
-            wraps = len(output) if wrapped else 0
-            calls.append(Call(names[module], source, _mark(result), given, frozenset(map(_mark, made)), wraps))
+            fresh = frozenset(map(_mark, made)) - given - {source}  # what is only handed on is not made here
+            extras = _extras(output, args, kwargs) if wrapped else None
+            calls.append(Call(names[module], source, _mark(result), given, fresh, extras))
 
     hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in names]
     hooks += [module.register_forward_hook(leave, with_kwargs=True) for module in names]
@@ -138,6 +153,11 @@ def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], li
         for hook in hooks:
             hook.remove()
     return calls, alive
+
+
+def _extras(output: tuple[Any, ...] | list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Extras:
+    slots: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    return tuple(next((slot for slot, value in slots if value is each), None) for each in output[1:])
 
 
 def _mark(tensor: Tensor) -> Mark:
