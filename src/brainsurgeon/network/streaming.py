@@ -8,7 +8,7 @@ the inputs of the next part. Only the part at work lies on the device; the rest 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -90,7 +90,7 @@ class Stream:
             caught.append((args, kwargs))
             if number + 1 == len(self.chain.names):
                 raise Reached
-            return self._wrapped(number, first_tensor(args, kwargs)[0])
+            return self._wrapped(number, first_tensor(args, kwargs)[0], args, kwargs)
 
         def run(number: int) -> None:
             caught.clear()
@@ -131,10 +131,13 @@ class Stream:
         rest = [(args[1:], kwargs) if args else (args, dict(list(kwargs.items())[1:])) for args, kwargs in caught]
         self._given.append([(_pooled(args, pool), _pooled(kwargs, pool)) for args, kwargs in rest])
 
-    def _wrapped(self, number: int, hidden: Any) -> Any:
-        """Return a hidden state as a module of the chain gives it."""
-        length = self.chain.wraps[number]
-        return (hidden, *[None] * (length - 1)) if length else hidden
+    def _wrapped(self, number: int, hidden: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a hidden state as a module of the chain gives it, with what it hands on of its arguments."""
+        extras = self.chain.extras[number]
+        if extras is None:
+            return hidden
+        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+        return (hidden, *(None if slot is None else given.get(slot) for slot in extras))
 
     def _block(self, number: int, done: bool) -> Iterator[Part]:
         name = self.chain.names[number]
@@ -182,7 +185,7 @@ class Stream:
         current = [0]
 
         def hand_on(number: int, *args: Any, **kwargs: Any) -> Any:
-            return self._wrapped(number, self._hidden[current[0]].to(self.device, copy=True))
+            return self._wrapped(number, self._hidden[current[0]].to(self.device, copy=True), args, kwargs)
 
         def run(number: int) -> Any:
             current[0] = number
@@ -193,7 +196,7 @@ class Stream:
             yield run
 
     @contextmanager
-    def _replaced(self, forwards: list[Callable[..., Any]]) -> Iterator[None]:
+    def _replaced(self, forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
         """Let the modules of the chain have other forward methods for a while."""
         modules = [self.model.get_submodule(name) for name in self.chain.names]
         own = [module.__dict__.get("forward") for module in modules]  # set on the module itself: a wrapper's
