@@ -78,8 +78,38 @@ def test_frozen_parameters_are_passed_over_unless_named() -> None:
     model.head.requires_grad_(False)
     assert "head.weight" not in find_weights(model).names
     assert "head.weight" not in find_weights(model, include=nn.Linear).names
-    with pytest.raises(BrainsurgeonError, match="frozen"):
-        find_weights(model, include="head.weight")
+    assert "head.weight" not in find_weights(model, include=["head", "blocks"]).names
+    assert find_weights(model, include="head.weight").names == ("head.weight",)
+    assert "head.weight" in find_weights(model, include="*.weight").names
+    assert "head.weight" not in find_weights(model, include="*.weight", exclude="head").names
+
+
+class Adapted(nn.Module):
+    """A frozen base with an adapter of low rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base_layer = nn.Linear(4, 4).requires_grad_(False)
+        self.lora_a, self.lora_b = nn.Linear(4, 1, bias=False), nn.Linear(1, 4, bias=False)
+
+
+def test_the_frozen_base_of_an_adapter_is_pruned_where_it_is_named() -> None:
+    assert find_weights(Adapted()).names == ("lora_a.weight", "lora_b.weight")
+    assert find_weights(Adapted(), include="*base_layer.weight").names == ("base_layer.weight",)
+
+
+@pytest.mark.parametrize(
+    ("model", "include", "exclude", "words"),
+    [
+        (Adapted(), "base_layer", None, r"include gives is frozen \(1 weights.*name them in include, as 'base_layer.w"),
+        (Adapted(), None, "lora*", r"1 weights are frozen and only lora_a.weight, lora_b.weight can be trained"),
+        (Mixed().requires_grad_(False), None, None, r"all weights are frozen.*'stem.weight' or '\*.weight' do, or unf"),
+        (Mixed(), None, "*", r"exclude='\*'; the model has"),
+    ],
+)
+def test_what_leaves_nothing_to_prune_is_said(model: nn.Module, include: str, exclude: str, words: str) -> None:
+    with pytest.raises(BrainsurgeonError, match=words):
+        find_weights(model, include, exclude)
 
 
 @pytest.mark.parametrize("name", ["embedding.weight", "out.weight"])

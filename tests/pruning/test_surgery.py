@@ -138,10 +138,10 @@ BAD_MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
         {},
         "parameter '0.weight' holds NaN or infinite values",
     ),
-    "frozen parameter asked for": (
+    "frozen layer asked for": (
         lambda: model().requires_grad_(False),
-        {"include": "2.weight"},
-        "parameter '2.weight' is frozen .* unfreeze it",
+        {"include": "2"},
+        "what include gives is frozen .* name them in include, as '2.weight'",
     ),
     "all frozen": (lambda: model().requires_grad_(False), {}, "nothing to prune"),
     "weight norm": (

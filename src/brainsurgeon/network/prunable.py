@@ -39,12 +39,8 @@ def check_model(model: nn.Module) -> None:
             )
 
 
-def check_parameter(name: str, parameter: nn.Parameter, owner: nn.Module, explicit: bool) -> None:
+def check_parameter(name: str, parameter: nn.Parameter, owner: nn.Module) -> None:
     """Refuse a parameter whose zeros would not be zeros of the weight, or which is no plain tensor of real numbers."""
-    if explicit and not parameter.requires_grad:
-        raise BrainsurgeonError(
-            f"parameter {name!r} is frozen (requires_grad is False): unfreeze it, or leave it out of include"
-        )
     if isinstance(owner, parametrize.ParametrizationList):
         raise BrainsurgeonError(
             f"{name!r} is parametrised, so zeros in it are not zeros of the weight: remove the parametrisation "

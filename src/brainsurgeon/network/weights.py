@@ -101,6 +101,8 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
     normalisation layers and bare parameters are left alone unless `include` names them. `include` and
     `exclude` take parameter or module names, glob patterns over them, and module types. A tensor that
     several modules share counts once, under its first name, and excluding any of its names excludes it.
+    Frozen weights (`requires_grad` is False) are passed over, also where `include` gives their module or its
+    type; a rule that names the parameters themselves, as `head.weight` and `*.base_layer.weight` do, prunes them too.
     """
     model = unwrapped(model)
     check_model(model)
@@ -109,18 +111,20 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
     owners = _owners(model)
     includes, excludes = _rules(include), _rules(exclude)
     used: set[str | type[nn.Module]] = set()
+    frozen: list[str] = []  # what include gives, but not by the parameters' own names
     for name, (parameter, modules) in owners.items():
         matched = [rule for rule in includes if _matches(rule, name, modules)]
         dropped = [rule for rule in excludes if _matches(rule, name, modules)]
         used.update(matched, dropped)
-        if includes and parameter.dim() < 2:  # a bias is not swept up with its layer
+        if includes and (parameter.dim() < 2 or not parameter.requires_grad):  # neither is swept up with its layer
+            frozen += [name] if matched and parameter.dim() >= 2 else []
             matched = [rule for rule in matched if _asks_for(rule, name)]
         wanted = bool(matched) if includes else _by_default(name, parameter, modules)
         if dropped:
             left_alone.add(id(parameter))
         elif wanted:
-            check_parameter(name, parameter, modules[-1], explicit=name in includes)
-            if parameter.requires_grad and parameter.numel():
+            check_parameter(name, parameter, modules[-1])
+            if parameter.numel():
                 chosen.setdefault(id(parameter), (name, parameter))
     for rule in [*includes, *excludes]:
         if rule not in used:
@@ -128,10 +132,29 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
     found = [entry for key, entry in chosen.items() if key not in left_alone]
     if not found:
         raise BrainsurgeonError(
-            f"nothing to prune: no trainable weight is left by include={include!r}, exclude={exclude!r}; "
-            f"the model has: {listed(owners)}"
+            f"nothing to prune: no trainable weight is left by include={include!r}, exclude={exclude!r}"
+            f"{_why(owners, frozen)}; the model has: {listed(owners)}"
         )
     return _lay_out(found)
+
+
+def _why(owners: Mapping[str, tuple[nn.Parameter, list[nn.Module]]], frozen: Sequence[str]) -> str:
+    """Say why nothing is left, where the weights are frozen: all of them, or all but an adapter's, or those asked for.
+
+    `frozen` are the frozen weights that `include` gives by their module or its type.
+    """
+    weights = {name: p for name, (p, _) in owners.items() if p.dim() >= 2 and "weight" in name}
+    still = [name for name, parameter in weights.items() if not parameter.requires_grad]
+    trained = [name for name, (parameter, _) in owners.items() if parameter.requires_grad]
+    named = (frozen or still or [""])[0]
+    advice = f"to prune frozen weights, name them in include, as {named!r} or '*.{named.rpartition('.')[2]}' do"
+    if frozen:
+        return f": what include gives is frozen ({len(frozen)} weights; requires_grad is False), {advice}"
+    if still and len(still) == len(weights):
+        return f": all weights are frozen (requires_grad is False), {advice}, or unfreeze them"
+    if still:
+        return f": {len(still)} weights are frozen and only {listed(trained, 3)} can be trained (adapters?), {advice}"
+    return ""
 
 
 def _lay_out(chosen: list[tuple[str, nn.Parameter]]) -> PrunableWeights:
