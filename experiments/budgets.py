@@ -3,8 +3,8 @@
     python -m experiments.budgets mlpnet --checkpoints FOLDER [--samples 1000] [--gradients 240000] [--device cuda]
 
 `magnitude` is gradual magnitude pruning with Adam as people do it: 15 cuts over the first 60% of the steps on a cubic
-schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the dense
-outputs on mixed samples, as `auto` does. Both choose their learning rate on held-out training samples, and pay for it.
+schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the
+dense outputs on mixed samples, as `auto` does. Both choose their learning rate on held-out training samples, and pay for it.
 Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
 """
 

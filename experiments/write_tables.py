@@ -21,7 +21,9 @@ from experiments.searches_figure import searches_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables, overview
+from experiments.write_budgets import budgets_table
 from experiments.write_errata import damping_shares, effects
+from experiments.write_language import language_table
 
 TITLES = {"staged": "staged", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
 NETWORKS = {"mlpnet": "MLPNet, MNIST", "resnet20": "ResNet20, CIFAR-10"}
@@ -112,6 +114,7 @@ def labels() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "beyond": beyond_tables,
     "beyond-beside": beside,
+    "budgets": budgets_table,
     "choosing": choosing,
     "errata-effects": effects,
     "exact-damping": damping_shares,
@@ -119,6 +122,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "finetune-resnet20": lambda: finetuned("resnet20"),
     "freeze": freeze,
     "labels": labels,
+    "language": language_table,
     "readme-paper": paper,
     "readme-staged": overview,
     "searches": searches_table,

@@ -1,0 +1,30 @@
+"""The table of docs/layerwise.md, which write_tables writes, from the recorded runs on language models."""
+
+from experiments.records import RESULTS, Record, read_lines, table
+
+TITLES = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "layerwise": "`layerwise`", "auto": "`auto`, trained"}
+
+
+def language_table(name: str = "smollm2-135m") -> str:
+    """Tabulate perplexity by method, budget and sparsity, with the seconds in brackets."""
+    runs = [run for run in read_lines(RESULTS / f"language-{name}.jsonl")]
+    columns = sorted({(run["pattern"] != "default", run["sparsity"]) for run in runs})
+    head = ["method", "budget", *("2:4" if structured else f"{sparsity:g}" for structured, sparsity in columns)]
+    rows = []
+    for method in TITLES:
+        for budget in ("uniform", "global"):
+            for costs in ("", "none"):
+                own = [run for run in runs if _key(run) == (method, budget, costs)]
+                if own:
+                    title = TITLES[method] + (" without costs" if costs else "")
+                    rows.append([title, budget, *(_cell(own, column) for column in columns)])
+    return table(head, rows)
+
+
+def _key(run: Record) -> tuple[str, str, str]:
+    return run["method"], run["budget"], run.get("given", {}).get("costs", "")
+
+
+def _cell(runs: list[Record], column: tuple[bool, float]) -> str:
+    found = [run for run in runs if (run["pattern"] != "default", run["sparsity"]) == column]
+    return f"{found[-1]['perplexity']:.1f} ({found[-1]['seconds']:.0f} s)" if found else "–"
