@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import sum_over_ranks, world_size
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.samples.batches import Batch, batch_size
@@ -23,7 +24,7 @@ def output_costs(
 ) -> dict[str, Tensor]:
     """Return c, one number for each output row of each layer, from the mean losses of these batches.
 
-    No parameter needs a gradient; one that asks for it gets it.
+    Each rank gives batches of its own, or none. No parameter needs a gradient; one that asks for it gets it.
     """
     totals: dict[str, Tensor] = {}
     samples = 0
@@ -49,7 +50,25 @@ def output_costs(
             for hook in hooks:
                 hook.remove()
         samples += size
+    totals, samples = _added_up(layers, totals, samples)
     return {name: total / samples for name, total in totals.items()}
+
+
+def _added_up(layers: Sequence[LinearMap], totals: dict[str, Tensor], samples: int) -> tuple[dict[str, Tensor], int]:
+    """Return the sums over all ranks, sent as one vector; a layer may have been called on some of them alone."""
+    if world_size() == 1:
+        return totals, samples
+    sizes = [layer.rows(layer.weight).shape[:-1].numel() for layer in layers]
+    device = layers[0].weight.device
+    parts = [
+        totals[layer.name] if layer.name in totals else torch.zeros(size, dtype=torch.float64, device=device)
+        for layer, size in zip(layers, sizes, strict=True)
+    ]
+    seen = torch.tensor([samples, *(layer.name in totals for layer in layers)], dtype=torch.float64, device=device)
+    *sums, seen = sum_over_ranks(torch.cat([*parts, seen])).split([*sizes, len(layers) + 1])
+    called = seen[1:].tolist()
+    found = {layer.name: total for layer, total, count in zip(layers, sums, called, strict=True) if count}
+    return found, int(seen[0])
 
 
 def _add(totals: dict[str, Tensor], layer: LinearMap, size: int, gradient: Tensor) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import sum_over_ranks, world_size
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.inputs import Moments
 from brainsurgeon.network.linear_maps import LinearMap
@@ -48,7 +49,10 @@ class Part:
         self.groups = [group for group in seen.values() if group]
 
     def moments(self, group: Sequence[LinearMap]) -> dict[str, Moments]:
-        """Return the mean moments of the inputs of a group's layers: one pass, which ends with the last of them."""
+        """Return the mean moments of the inputs of a group's layers: one pass, which ends with the last of them.
+
+        Each rank adds those of its own batches.
+        """
         totals: dict[str, Tensor] = {}
         columns: dict[str, int] = {}
         shared = _share_input(group)
@@ -72,6 +76,7 @@ class Part:
                     self.run(number)
                 except Reached:
                     pass
+        _add_up(shared, totals, columns)
         return _spread(group, shared, totals, columns)
 
     def _called_once(self, layers: Sequence[LinearMap]) -> bool:
@@ -92,6 +97,20 @@ def _share_input(group: Sequence[LinearMap]) -> list[LinearMap]:
         plain = isinstance(layer.module, nn.Linear) or layer.transposed
         kept.setdefault("linear" if plain else layer.name, layer)
     return list(kept.values())
+
+
+def _add_up(shared: Sequence[LinearMap], totals: dict[str, Tensor], columns: dict[str, int]) -> None:
+    """Add up what all ranks have seen; a layer may have been called on some of them alone."""
+    if world_size() == 1:
+        return
+    seen = sum_over_ranks(torch.tensor([columns.get(layer.name, 0) for layer in shared]))
+    for layer, count in zip(shared, seen.tolist(), strict=True):
+        if not count:
+            continue
+        if layer.name not in totals:
+            inputs = layer.rows(layer.weight).shape[-1]
+            totals[layer.name] = layer.weight.new_zeros(layer.groups, inputs, inputs, dtype=torch.float64)
+        totals[layer.name], columns[layer.name] = sum_over_ranks(totals[layer.name]), count
 
 
 def _spread(

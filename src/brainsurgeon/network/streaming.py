@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import sum_over_ranks
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.partition import Chain, first_tensor
 from brainsurgeon.network.parts import Part, Reached, watching
@@ -220,20 +221,27 @@ def parts_agree(stream: Stream) -> bool:
         whole = sum(float(stream.call(batch)) * batch_size(batch) for batch in stream.batches)
     whole /= sum(map(batch_size, stream.batches))
     try:
-        parted = streamed_loss(stream)
+        total, samples = _loss_sum(stream)
     except Exception:  # another network's code, given other tensors than its own
         return False
-    return math.isclose(whole, parted, rel_tol=1e-4, abs_tol=1e-6)
+    return math.isclose(whole, total / samples, rel_tol=1e-4, abs_tol=1e-6)
 
 
 def streamed_loss(stream: Stream) -> float:
-    """Return the mean loss over the batches, with every part on the device only while it is at work."""
+    """Return the mean loss over the batches of all ranks, with every part on the device only while it is at work."""
+    own = _loss_sum(stream) if stream.batches else (0.0, 0)
+    total, samples = sum_over_ranks(torch.tensor(own, dtype=torch.float64)).tolist()
+    mean = total / samples
+    return mean if math.isfinite(mean) else math.inf
+
+
+def _loss_sum(stream: Stream) -> tuple[float, int]:
+    """Return the sum of the losses of this rank's samples, and their number."""
     total, samples = 0.0, 0
     for value, batch in zip(stream.losses(), stream.batches, strict=True):
         total += value * batch_size(batch)
         samples += batch_size(batch)
-    mean = total / samples
-    return mean if math.isfinite(mean) else math.inf
+    return total, samples
 
 
 def _pooled(value: Any, pool: list[Tensor]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import is_first
 from brainsurgeon.engine.budget import as_decimal, share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
@@ -97,7 +98,8 @@ class Surgery:
         seed = self.seed if seed is None else as_seed(seed)
         model = self.original if in_place else copied(self.original)
         trace, clock = list[Event](), Clock(self.device)
-        with watch(self._callback, self._progress, trace) as notify:
+        told = (self._callback, self._progress) if is_first() else (silent, False)
+        with watch(*told, trace) as notify:
             task = Task(model, shares, seed, notify, clock, store)
             try:
                 outcome = chosen.run(self, task)

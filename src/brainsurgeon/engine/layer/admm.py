@@ -8,6 +8,7 @@ The work is in unit coordinates, so that rows and inputs of any scale share one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -48,17 +49,30 @@ class Penalties:
         return float((self.last / self.first) ** (self.hold / self.steps))
 
 
+def alone(count: Tensor) -> Tensor:
+    """Return a count as it is: no one else solves rows of the same layer."""
+    return count
+
+
 def admm_mask(
-    problem: Standard, pattern: Pattern, count: int, penalties: Penalties | None = None
+    problem: Standard,
+    pattern: Pattern,
+    count: int,
+    penalties: Penalties | None = None,
+    add_up: Callable[[Tensor], Tensor] = alone,
 ) -> tuple[Tensor, Tensor]:
-    """Return the mask (True = pruned) and the distance e of D from the trained weights, a start for least squares."""
+    """Return the mask (True = pruned) and the distance e of D from the trained weights, a start for least squares.
+
+    `add_up` adds a count to those of the others who solve other rows of the layer, so that all stop at the same step.
+    """
     schedule = penalties or Penalties()
     trained = problem.weights
     pruned = pattern.project(trained.square(), count)
     feasible = trained.masked_fill(pruned, 0.0)
     multiplier = torch.zeros_like(trained)
     penalty, inverted = schedule.first, problem.moments
-    settled = SETTLED * max(1, trained.numel() - count)
+    kept = add_up(torch.tensor(trained.numel() - count, device=trained.device))
+    settled = SETTLED * max(1, int(kept))
     for step in range(2 * schedule.steps):
         if step % schedule.hold == 0:
             penalty = schedule.first * schedule.growth ** (step // schedule.hold)
@@ -72,6 +86,6 @@ def admm_mask(
         feasible = target.masked_fill(chosen, 0.0)
         multiplier = (target - feasible).mul_(penalty)
         moved, pruned = chosen != pruned, chosen
-        if step + 1 >= schedule.steps // 2 and int(moved.sum()) <= 2 * settled:
+        if step + 1 >= schedule.steps // 2 and int(add_up(moved.sum())) <= 2 * settled:
             break
     return pruned, feasible - trained

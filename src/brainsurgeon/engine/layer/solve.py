@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from brainsurgeon.engine.layer.admm import Penalties, admm_mask
+from brainsurgeon.engine.layer.admm import Penalties, admm_mask, alone
 from brainsurgeon.engine.layer.least_squares import TOLERANCE, objective, refit
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.layer.standard import inverse, standard_form
@@ -18,7 +19,8 @@ class LayerProblem:
     """Prune exactly `count` weights of a linear map so that Σ_o c_o[w_o A w_oᵀ/2 − w_o b_oᵀ] is least.
 
     `weights` (w̄) is R x m, `moments` (A, damped) m x m, `scales` (c) R; G groups have a leading dimension G in all of
-    them. `linear` (b) is w̄A when it is left out.
+    them. `linear` (b) is w̄A when it is left out. `add_up` adds a count to those of the others who solve other rows of
+    the same layer at the same time.
     """
 
     weights: Tensor
@@ -27,6 +29,7 @@ class LayerProblem:
     pattern: Pattern = field(default_factory=Pattern)
     scales: Tensor | None = None
     linear: Tensor | None = None
+    add_up: Callable[[Tensor], Tensor] = alone
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def solve_layer(problem: LayerProblem, effort: Effort | None = None) -> LayerSol
     work = effort or Effort()
     problem.pattern.check_count(problem.weights.shape, problem.count)
     unit = standard_form(problem.weights, problem.moments, problem.scales, problem.linear)
-    pruned, distance = admm_mask(unit, problem.pattern, problem.count, Penalties(work.admm_steps))
+    pruned, distance = admm_mask(unit, problem.pattern, problem.count, Penalties(work.admm_steps), problem.add_up)
     inverted, _ = inverse(unit.moments)
     fit = refit(unit, pruned, inverted, distance, work.tolerance)
     if work.swap_rounds:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import broadcast, gather_words, is_first, world_size
 from brainsurgeon.engine.budget import Share, apportion
 from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.errors import BrainsurgeonError
@@ -22,6 +23,7 @@ from brainsurgeon.network.partition import Chain, find_chain
 from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.layerwise.allocate import allocate
+from brainsurgeon.pruning.layerwise.ranks import check_ranks, own_share
 from brainsurgeon.pruning.layerwise.run import LayerRun
 from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
 from brainsurgeon.pruning.outcome import Outcome, Task
@@ -111,6 +113,7 @@ class Layerwise:
         home = next(loss.model.parameters()).device
         check_loss(loss, map_tensors(lambda t: t.to(home), probe))
         check_suspects(loss, batches)
+        check_ranks(loss.model, batches)
         notes: list[str] = []
         chain = self._chain(loss, probe, home, layers, notes)
 
@@ -126,9 +129,10 @@ class Layerwise:
         with task.clock.measure("costs"):
             costs = self._costs(surgery, loss, layers, batches)
         run = LayerRun(self.solver, self.pattern, self.damping, costs, task.notify, task.clock)
-        counts, others = self._counts(task, layers, lambda: run.curves(stream(batches)))
-        masks = run.prune(stream(batches), counts, *_store(task.store))
-        notes += run.notes
+        own = own_share(batches)
+        counts, others = self._counts(task, layers, lambda: run.curves(stream(own)))
+        masks = run.prune(stream(own), counts, *_store(task.store))
+        notes += gather_words(run.notes)
         if self.pattern.area > 1:
             notes.append(
                 f"whole blocks of {self.pattern.area} weights go, so counts are rounded up: {task.total} in all"
@@ -154,7 +158,7 @@ class Layerwise:
                 "parts": len(chain.names),
                 "errors": run.errors,
             },
-            notes=tuple(notes),
+            notes=tuple(notes) if is_first() else (),
             measure=measure,
         )
 
@@ -167,7 +171,8 @@ class Layerwise:
             return loss(map_tensors(lambda t: t.to(home), batch))
 
         chain = find_chain(loss.model, lambda: call(probe), [layer.name for layer in layers])
-        if chain.names and not parts_agree(Stream(loss.model, call, [probe], layers, chain, home)):
+        agree = bool(chain.names) and parts_agree(Stream(loss.model, call, [probe], layers, chain, home))
+        if chain.names and not bool(broadcast(torch.tensor(agree), 0)):
             notes.append("the forward pass is no chain of modules, so each layer takes passes of the whole model")
             return Chain()
         return chain
@@ -181,7 +186,7 @@ class Layerwise:
         if not read:
             raise BrainsurgeonError("the data is empty: there is no sample to calibrate on")
         tokens = not tensors_of(read[0])[0].is_floating_point()
-        return list(regroup(read, TOKENS if tokens else IMAGES))
+        return list(regroup(read, min(TOKENS if tokens else IMAGES, _share_of(sum(map(batch_size, read))))))
 
     def _costs(
         self, surgery: Surgery, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
@@ -226,9 +231,14 @@ class Layerwise:
 
 
 def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
-    """Return the first samples, sequences of tokens one by one: a language model's scores of all tokens are large."""
+    """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large."""
     tokens = not tensors_of(batches[0])[0].is_floating_point()
-    return list(regroup(first(batches, count), 1 if tokens else IMAGES))
+    return own_share(list(regroup(first(batches, count), 1 if tokens else min(IMAGES, _share_of(count)))))
+
+
+def _share_of(samples: int) -> int:
+    """Return the samples of a rank, at least one."""
+    return max(1, -(-samples // world_size()))
 
 
 def _rounded(counts: list[int], area: int) -> list[int]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from brainsurgeon.distributed import check_same, is_first, rank, sum_over_ranks, world_size
 from brainsurgeon.engine.layer.baselines import wanda_scores
 from brainsurgeon.engine.layer.least_squares import least_squares, objective
 from brainsurgeon.engine.layer.patterns import Pattern
-from brainsurgeon.engine.layer.solve import LayerProblem
+from brainsurgeon.engine.layer.solve import LayerProblem, LayerSolution
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.network.inputs import Moments
@@ -20,6 +21,7 @@ from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.parts import Part
 from brainsurgeon.network.streaming import Stream
 from brainsurgeon.pruning.layerwise.allocate import ErrorCurve
+from brainsurgeon.pruning.layerwise.ranks import agreed_groups, owners, solve_group
 from brainsurgeon.pruning.layerwise.solvers import LayerSolver
 
 TRIED = (0.3, 0.5, 0.7, 0.85, 0.95)
@@ -52,27 +54,33 @@ class LayerRun:
         finished = len(masks)
         with closing(stream.parts(skip=done)) as parts:  # whatever happens, the model is put together again
             for number, part in enumerate(parts, done):
-                for group in part.groups:
-                    moments = self._moments(part, group)
-                    for layer in group:
-                        masks[layer.name] = self._solve(layer, moments[layer.name], counts[layer.name])
+                for group in agreed_groups(stream.layers, part.groups):
+                    for layer, found in self._solve(part, group, counts):
+                        masks[layer.name] = self._write(layer, found)
                         finished += 1
                         self.notify(Event("layers", finished, len(counts), {"error": self.errors[layer.name]}))
-                save(number, self._state(part, masks))
+                if is_first():
+                    save(number, self._state(part, masks))
         return masks
 
     def curves(self, stream: Stream) -> list[ErrorCurve]:
         """Return each layer's error at a few sparsities, from a cheap mask and least squares on it; nothing changes."""
-        found: list[ErrorCurve] = []
+        sizes: dict[str, int] = {}
+        errors: list[Tensor] = []
+        loads = [0.0] * world_size()
         with closing(stream.parts()) as parts:
             for part in parts:
-                for group in part.groups:
-                    moments = self._moments(part, group)
+                for group in agreed_groups(stream.layers, part.groups):
+                    moments, owner = self._moments(part, group), owners(group, loads)
                     for layer in group:
                         with self.clock.measure("allocation"):
-                            found.append(self._curve(self._problem(layer, moments[layer.name], 0), layer.name))
-                        self.notify(Event("allocation", len(found), len(stream.layers)))
-        return found
+                            errors.append(torch.zeros(len(TRIED), dtype=torch.float64))
+                            if owner[layer.name] == rank():
+                                errors[-1] = self._curve(layer, moments[layer.name])
+                        sizes[layer.name] = layer.weight.numel()
+                        self.notify(Event("allocation", len(errors), len(stream.layers)))
+        table = sum_over_ranks(torch.stack(errors)).tolist() if errors else []
+        return [ErrorCurve(name, sizes[name], TRIED, tuple(row)) for name, row in zip(sizes, table, strict=True)]
 
     def _restore(
         self, stream: Stream, load: Callable[[int], dict[str, Tensor] | None], masks: dict[str, Tensor]
@@ -90,6 +98,7 @@ class LayerRun:
                 else:
                     self.errors[name] = float(value)
             number += 1
+        check_same(torch.tensor(number), "finished parts", "let all of them read the same folder")
         return number
 
     def _state(self, part: Part, masks: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -121,11 +130,22 @@ class LayerRun:
             rows, matrix, scales = rows[0], matrix[0], None if scales is None else scales[0]
         return LayerProblem(rows, matrix, count, self.pattern, scales)
 
-    def _solve(self, layer: LinearMap, moments: Moments, count: int) -> Tensor:
-        """Prune one layer in the model, and return its mask in the parameter's shape."""
-        problem = self._problem(layer, moments, count)
-        with self.clock.measure("layers"):
-            found = self.solver(problem)
+    def _solve(
+        self, part: Part, group: Sequence[LinearMap], counts: dict[str, int]
+    ) -> Iterator[tuple[LinearMap, LayerSolution]]:
+        moments = self._moments(part, group)
+
+        def problem_of(layer: LinearMap) -> LayerProblem:
+            return self._problem(layer, moments[layer.name], counts[layer.name])
+
+        solutions = solve_group(self.solver, self.pattern, group, problem_of)
+        for layer in group:
+            with self.clock.measure("layers"):
+                found = next(solutions)
+            yield layer, found
+
+    def _write(self, layer: LinearMap, found: LayerSolution) -> Tensor:
+        """Write one layer into the model, and return its mask in the parameter's shape."""
         self.errors[layer.name] = found.error
         self.notes += [f"{layer.name}: {note}" for note in found.notes]
         lead = (-1, *found.pruned.shape[-2:])
@@ -134,8 +154,8 @@ class LayerRun:
         layer.weight.data.copy_(new.masked_fill(mask, 0.0))
         return mask.to("cpu")
 
-    def _curve(self, problem: LayerProblem, name: str) -> ErrorCurve:
-        size, errors = problem.weights.numel(), []
+    def _curve(self, layer: LinearMap, moments: Moments) -> Tensor:
+        problem, errors = self._problem(layer, moments, 0), []
         scores = wanda_scores(problem.weights, problem.moments).square()
         if problem.scales is not None:
             scores = scores * problem.scales.unsqueeze(-1)
@@ -144,5 +164,5 @@ class LayerRun:
             pruned = free.prune_lowest(scores, free.count(sparsity, problem.weights.shape))
             weights, _ = least_squares(problem.weights, problem.moments, pruned, tolerance=1e-2, max_iterations=10)
             total = objective(weights, problem.weights, problem.moments, problem.scales).sum()
-            errors.append(float(total))
-        return ErrorCurve(name, size, TRIED, tuple(errors))
+            errors.append(total.cpu())
+        return torch.stack(errors)
