@@ -1,15 +1,16 @@
 """Exact counts: ⌈rN⌉ weights go, whatever the ties, groups and rounding."""
 
 import math
+from fnmatch import fnmatchcase
 from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from toys import one_group
 
-from brainsurgeon.engine.budget import apportion, exact_count, lowest, make_budget
+from brainsurgeon.engine.budget import Budget, Share, apportion, as_budget, exact_count, lowest, make_budget, share_out
 from brainsurgeon.errors import BrainsurgeonError
 
 CPU = torch.device("cpu")
@@ -107,3 +108,74 @@ def test_labels_name_the_group_of_every_weight() -> None:
 def test_a_mask_that_does_not_meet_the_budget_is_refused(mask: torch.Tensor) -> None:
     with pytest.raises(BrainsurgeonError, match="a selection must"):
         one_group(4, 3).check(mask)
+
+
+def old_budget(rule: str | dict[str, float], sparsity: float, layers: list[tuple[str, int, int]]) -> Budget:
+    """The rules written out once more, on index tensors from the start."""
+    spans = {name: torch.arange(offset, offset + size) for name, offset, size in layers}
+    size = sum(len(span) for span in spans.values())
+    total = exact_count(sparsity, size)
+    if rule == "global":
+        return Budget((torch.arange(size),), (total,))
+    if rule == "uniform":
+        quotas = [Fraction(total * len(span), size) for span in spans.values()]
+        return Budget(tuple(spans.values()), tuple(apportion(total, quotas, [len(s) for s in spans.values()])))
+    assert isinstance(rule, dict)
+    fixed = {n: next((rule[p] for p in rule if fnmatchcase(n, p)), None) for n in spans}
+    groups = [(spans[n], exact_count(s, len(spans[n]))) for n, s in fixed.items() if s is not None]
+    rest = [spans[n] for n, s in fixed.items() if s is None]
+    if rest:
+        groups.append((torch.cat(rest), total - sum(count for _, count in groups)))
+    return Budget(tuple(group for group, _ in groups), tuple(count for _, count in groups))
+
+
+@given(
+    st.lists(st.integers(4, 40), min_size=2, max_size=5),
+    sparsities,
+    st.sampled_from(["global", "uniform", {"layer0.*": 0.3}, {"layer[12]*": 0.25, "layer1*": 0.9}]),
+)
+def test_shares_as_a_budget_are_the_rules_on_index_tensors(
+    sizes: list[int], sparsity: float, rule: str | dict[str, float]
+) -> None:
+    layers = lay_out(sizes)
+    try:
+        shares = share_out(rule, sparsity, layers)
+    except BrainsurgeonError:
+        assume(False)
+    assert sum(share.count for share in shares) == exact_count(sparsity, sum(sizes))
+    assert [part for share in shares for part in share.layers if part not in layers] == []
+    found, made, expected = (
+        as_budget(shares, CPU),
+        make_budget(rule, sparsity, layers, CPU),
+        old_budget(rule, sparsity, layers),
+    )
+    for budget in (found, made):
+        assert budget.counts == expected.counts
+        assert all(torch.equal(a, b) for a, b in zip(budget.groups, expected.groups, strict=True))
+
+
+def test_a_share_names_its_layers() -> None:
+    layers = lay_out([10, 20])
+    assert share_out("global", 0.5, layers) == [Share(tuple(layers), 15)]
+    assert share_out("uniform", 0.5, layers) == [Share((layers[0],), 5), Share((layers[1],), 10)]
+    assert share_out({"layer1.*": 0.25}, 0.5, layers) == [Share((layers[1],), 5), Share((layers[0],), 10)]
+
+
+def test_names_may_match_in_another_way() -> None:
+    """A module's name stands for its weights where the caller says so."""
+    layers = lay_out([10, 20])
+    shares = share_out({"layer1": 0.25}, 0.5, layers, lambda rule, name: name.startswith(rule))
+    assert shares[0] == Share((layers[1],), 5)
+    with pytest.raises(BrainsurgeonError, match="matches no layer"):
+        share_out({"layer1": 0.25}, 0.5, layers)
+
+
+@pytest.mark.parametrize("rule", ["all", 3, {1: 0.5}, None])
+def test_a_rule_that_is_none_is_refused(rule: object) -> None:
+    with pytest.raises(BrainsurgeonError, match="budget must be"):
+        share_out(rule, 0.5, lay_out([4]))  # type: ignore[arg-type]
+
+
+def test_a_budget_that_cannot_be_met_is_refused() -> None:
+    with pytest.raises(BrainsurgeonError, match="cannot be met"):
+        share_out({"layer0.*": 0.9}, 0.1, lay_out([20, 20]))

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from cases import CASES, Case, dict_loss, every_case, seeded
+from networks import BY_NAME
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F  # noqa: N812
@@ -12,7 +13,7 @@ from torch.nn.utils import parameters_to_vector
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss
-from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, distillation_loss
+from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, distillation_loss, output_loss
 
 
 class OwnLoss(nn.Module):
@@ -245,3 +246,87 @@ def test_recurrent_layers_do_without_cudnn_which_has_no_gradients_for_them_in_ev
     BatchLoss(model, loss)(torch.ones(2, 3))
     assert seen == [enabled]
     assert torch.backends.cudnn.enabled
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_the_loss_of_the_next_token_is_the_models_own_with_its_tokens_as_labels(name: str) -> None:
+    model, tokens = BY_NAME[name].model(), BY_NAME[name].data()
+    expected = model(input_ids=tokens, labels=tokens).loss
+    for batch in (tokens, [tokens], (tokens,), {"input_ids": tokens}):
+        assert torch.isclose(BatchLoss(model, "next_token")(batch), expected, rtol=1e-5)
+    mask = torch.ones_like(tokens)
+    mask[:, 0] = 0
+    masked = {"input_ids": tokens, "attention_mask": mask}
+    other = BatchLoss(model, "next_token")(masked)
+    assert torch.isclose(other, model(**masked, labels=tokens).loss, rtol=1e-5)
+    assert not torch.isclose(other, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        torch.rand(2, 5),
+        {"input_ids": torch.rand(2, 5)},
+        torch.zeros(4, dtype=torch.long),
+        torch.zeros(2, 1, dtype=torch.long),
+        (torch.zeros(2, 5, dtype=torch.long), torch.zeros(2, dtype=torch.long)),
+        {"tokens": torch.zeros(2, 5, dtype=torch.long)},
+    ],
+    ids=["floats", "floats by name", "one sequence", "one token", "labels", "another name"],
+)
+def test_the_loss_of_the_next_token_takes_whole_numbers_alone(batch: object) -> None:
+    """It is refused before the model is called."""
+    with pytest.raises(BrainsurgeonError, match="must be samples × tokens, whole numbers"):
+        BatchLoss(nn.Identity(), "next_token")(batch)
+
+
+def test_a_language_model_must_give_logits() -> None:
+    with pytest.raises(BrainsurgeonError, match=r"must give logits.*got a tuple of 1"):
+        BatchLoss(Returning(), "next_token")(torch.zeros(2, 5, dtype=torch.long))
+
+
+class Returning(nn.Module):
+    """Gives something else."""
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor]:
+        return (tokens,)
+
+
+def test_the_distance_of_tokens_is_the_mean_divergence_over_all_positions() -> None:
+    dense, tokens = BY_NAME["llama"].model(), BY_NAME["llama"].data()
+    distance = distillation_loss("next_token", dense)
+    assert distance is not None
+    assert float(distance(dense, tokens)) == pytest.approx(0, abs=1e-6)
+    other = copy.deepcopy(dense)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
+    found, wanted = (model(tokens).logits.flatten(0, 1).log_softmax(-1) for model in (other, dense))
+    expected = F.kl_div(found, wanted, reduction="batchmean", log_target=True)
+    assert float(distance(other, tokens)) == pytest.approx(float(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "axis"),
+    [("residual", "cross_entropy", 1), ("residual", nn.CrossEntropyLoss(), 1), ("llama", "next_token", -1)],
+    ids=str,
+)
+def test_a_loss_of_outputs_is_its_two_steps(name: str, loss: LossLike, axis: int) -> None:
+    network = BY_NAME[name]
+    model, batch = network.model(), network.batches()[0]
+    parts = output_loss(loss, model, batch)
+    assert parts is not None
+    assert parts.axis == axis
+    assert torch.equal(parts.loss(parts.outputs(model, batch), batch), BatchLoss(model, loss)(batch))
+
+
+def test_a_loss_of_numbers_has_no_axis_of_classes() -> None:
+    case = CASES["regression"]
+    parts = output_loss("mse", case.model(), case.data())
+    assert parts is not None
+    assert parts.axis is None
+
+
+@pytest.mark.parametrize("loss", ["model", dict_loss])
+def test_a_loss_of_the_model_has_no_steps(loss: LossLike) -> None:
+    assert output_loss(loss, CASES["dict_batch"].model(), CASES["dict_batch"].data()) is None

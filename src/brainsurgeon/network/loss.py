@@ -185,7 +185,8 @@ def _tokens(batch: Batch) -> Tensor:
 def _logits(model: nn.Module, batch: Batch) -> Tensor:
     # A cache of keys and values would only take memory, and would tie one call to the next.
     extra = {"use_cache": False} if hasattr(getattr(model, "config", None), "use_cache") else {}
-    output = model(**batch, **extra) if isinstance(batch, Mapping) else model(_tokens(batch), **extra)
+    tokens = _tokens(batch)  # refused here if they are none
+    output = model(**batch, **extra) if isinstance(batch, Mapping) else model(tokens, **extra)
     found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
     if not isinstance(found, Tensor):
         raise BrainsurgeonError(

@@ -1,0 +1,118 @@
+"""Where the sparsity goes: exact sums, and next to the best that any allocation can have."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.layerwise.allocate import ErrorCurve, allocate
+
+AT = (0.3, 0.5, 0.7, 0.85, 0.95)
+
+
+def steep(name: str, size: int, level: float, rate: float) -> ErrorCurve:
+    """An error that grows as level · s² e^(rate s): convex."""
+    return ErrorCurve(name, size, AT, tuple(level * s**2 * math.exp(rate * s) for s in AT))
+
+
+def curves(least: int = 1) -> st.SearchStrategy[list[ErrorCurve]]:
+    one = st.tuples(st.integers(least, 400), st.floats(-12, 6), st.floats(0.5, 8))
+    return st.lists(one, min_size=1, max_size=6).map(
+        lambda drawn: [steep(str(k), n, 10**level, rate) for k, (n, level, rate) in enumerate(drawn)]
+    )
+
+
+def jagged(least: int = 1) -> st.SearchStrategy[list[ErrorCurve]]:
+    """Errors as measurements give them: in any order, zero among them."""
+    errors = st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e6)), min_size=len(AT), max_size=len(AT))
+    one = st.tuples(st.integers(least, 400), errors)
+    return st.lists(one, min_size=1, max_size=6).map(
+        lambda drawn: [ErrorCurve(str(k), n, AT, tuple(e)) for k, (n, e) in enumerate(drawn)]
+    )
+
+
+@given(st.one_of(curves(), jagged()), st.floats(0, 1))
+def test_counts_add_up_exactly_and_fit_into_the_layers(drawn: list[ErrorCurve], share: float) -> None:
+    total = round(share * sum(curve.size for curve in drawn))
+    counts = allocate(drawn, total)
+    assert sum(counts) == total
+    assert all(0 <= count <= curve.size for count, curve in zip(counts, drawn, strict=True))
+
+
+@given(st.one_of(curves(), jagged()), st.floats(0, 1), st.floats(0.5, 1))
+def test_no_layer_loses_more_than_its_most_unless_the_total_asks_for_it(
+    drawn: list[ErrorCurve], share: float, most: float
+) -> None:
+    size = sum(curve.size for curve in drawn)
+    total = round(share * size)
+    counts = allocate(drawn, total, most)
+    allowed = max(most, total / size)
+    assert all(count <= math.ceil(allowed * c.size + 1e-6) for count, c in zip(counts, drawn, strict=True))
+
+
+@given(st.integers(1, 5), st.integers(4, 300), st.floats(-6, 3), st.floats(0.5, 8), st.floats(0, 1))
+def test_equal_curves_have_equal_shares(number: int, size: int, level: float, rate: float, share: float) -> None:
+    drawn = [steep(str(k), size, 10**level, rate) for k in range(number)]
+    counts = allocate(drawn, round(share * number * size))
+    assert max(counts) - min(counts) <= 1
+
+
+@given(st.one_of(curves(), jagged()), st.floats(0, 1), st.floats(0, 1))
+def test_a_larger_total_takes_no_less_of_any_layer(drawn: list[ErrorCurve], one: float, other: float) -> None:
+    """To within the one weight that rounding moves."""
+    size = sum(curve.size for curve in drawn)
+    less, more = sorted((round(one * size), round(other * size)))
+    if more > 0.98 * size:  # beyond `most` the tables change
+        return
+    for few, many in zip(allocate(drawn, less), allocate(drawn, more), strict=True):
+        assert many >= few - 1
+
+
+@given(st.integers(1, 3), st.floats(-3, 3))
+def test_a_layer_whose_error_costs_more_loses_less(seed: int, level: float) -> None:
+    cheap, dear = steep("cheap", 200, 10**level, 2 + seed), steep("dear", 200, 30 * 10**level, 2 + seed)
+    counts = allocate([cheap, dear], 200)
+    assert counts[0] > counts[1]
+
+
+def error_of(curve: ErrorCurve, count: int) -> float:
+    """The error of a count on the same curve: log E linear between the sparsities, ∝ s² below the first."""
+    sparsity = count / curve.size
+    if not count:
+        return 0.0
+    if sparsity < AT[0]:
+        return curve.errors[0] * (sparsity / AT[0]) ** 2
+    if sparsity > AT[-1]:
+        rise = math.log(curve.errors[-1] / curve.errors[-2]) / (AT[-1] - AT[-2])
+        return curve.errors[-1] * math.exp(rise * (sparsity - AT[-1]))
+    return math.exp(np.interp(sparsity, AT, np.log(curve.errors)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(3, 14), st.floats(-2, 2), st.floats(3, 8)), min_size=2, max_size=3), st.floats(0, 1)
+)
+def test_on_tiny_convex_curves_it_is_as_good_as_trying_everything(
+    drawn: list[tuple[int, float, float]], share: float
+) -> None:
+    """Up to the rounding of one weight a layer: no worse than the best for as many weights less a few."""
+    tried = [steep(str(k), n, 10**level, rate) for k, (n, level, rate) in enumerate(drawn)]
+    most = [math.floor(0.98 * curve.size) for curve in tried]
+    total = min(round(share * sum(c.size for c in tried)), sum(most))
+    counts = allocate(tried, total)
+    found = sum(error_of(curve, count) for curve, count in zip(tried, counts, strict=True))
+    best = min(
+        sum(error_of(curve, count) for curve, count in zip(tried, choice, strict=True))
+        for choice in itertools.product(*(range(curve.size + 1) for curve in tried))
+        if sum(choice) == total
+    )
+    step = max(error_of(c, min(n + 1, c.size)) - error_of(c, n) for c, n in zip(tried, counts, strict=True))
+    assert found <= best + 2 * step + 1e-9
+
+
+def test_a_total_beyond_the_layers_is_refused() -> None:
+    with pytest.raises(BrainsurgeonError, match="11 weights cannot be pruned of 10"):
+        allocate([steep("a", 10, 1, 1)], 11)
