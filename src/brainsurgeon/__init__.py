@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
     from brainsurgeon.training.finetune import FinetuneResult, finetune
     from brainsurgeon.training.freeze import FrozenZeros, freeze_zeros
+    from brainsurgeon.training.pruner import Pruner
+    from brainsurgeon.training.pruner import Pruner
 
 __all__ = [
     "METHOD_NAMES",
@@ -33,6 +35,7 @@ __all__ = [
     "FrozenZeros",
     "OneShot",
     "Problem",
+    "Pruner",
     "PruningResult",
     "Saved",
     "Staged",
@@ -53,6 +56,8 @@ _HOMES = {
     "FrozenZeros": ("training.freeze", "FrozenZeros"),
     "METHOD_NAMES": ("pruning.methods", "NAMES"),
     "Problem": ("engine.problem", "Problem"),
+    "Pruner": ("training.pruner", "Pruner"),
+    "Pruner": ("training.pruner", "Pruner"),
     "PruningResult": ("pruning.result", "PruningResult"),
     "Saved": ("files", "Saved"),
     "OneShot": ("pruning.one_shot", "OneShot"),

@@ -44,6 +44,15 @@ class FrozenZeros:
         """Return the number of pruned weights, having verified that every one of them is exactly zero."""
         return count_zeros(self.model, self.masks)
 
+    @torch.no_grad()
+    def change(self, masks: Mapping[str, Tensor]) -> None:
+        """Hold the zeros of other masks, of the same parameters, from now on; set them."""
+        self.masks = check_masks(self.model, masks)
+        if missing := [name for name in self.masks if name not in self._parameters]:
+            raise BrainsurgeonError(f"there is no hook on {missing[0]!r}: freeze_zeros was called without a mask of it")
+        self._kept.clear()
+        self._after_step()
+
     def remove(self) -> None:
         """Let go: the weights stay as they are, and may grow again."""
         for hook in self._hooks:
@@ -59,13 +68,13 @@ class FrozenZeros:
 
     @torch.no_grad()
     def _clear_gradient(self, name: str, parameter: Tensor) -> None:
-        if parameter.grad is not None and not parameter.grad.is_sparse:
+        if name in self.masks and parameter.grad is not None and not parameter.grad.is_sparse:
             self._clear(name, parameter.grad)
 
     @torch.no_grad()
     def _after_step(self, *_: object) -> None:
-        for name, parameter in self._parameters.items():
-            self._clear(name, parameter)
+        for name in self.masks:
+            self._clear(name, self._parameters[name])
 
     def _clear(self, name: str, tensor: Tensor) -> None:
         """Set the pruned entries of a tensor to zero: all bits of the others are kept."""

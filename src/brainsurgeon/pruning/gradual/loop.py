@@ -52,6 +52,10 @@ class Plan:
         part = 1 - (1 - share / self.end) ** self.power
         return Budget(final.groups, tuple(min(count, math.ceil(count * part)) for count in final.counts))
 
+    def due(self, share: float) -> int:
+        """Return the number of cuts that are due after a share of the steps."""
+        return int(share / self.end * self.cuts) if share < self.end else self.cuts
+
 
 class Outputs(nn.Module):
     """A model's outputs for a batch, as a module whose parameters can be replaced."""
@@ -92,7 +96,7 @@ class Training:
         if tensors is not None:
             self.student.restore(tensors)
             _load_optimizer(optimizer, tensors)
-        cut_at, begun, told = self._due(start / self.steps) + 1, time.monotonic(), 0.0
+        cut_at, begun, told = self.plan.due(start / self.steps) + 1, time.monotonic(), 0.0
         step = start
         with self.teacher.watching(self.student.model) as value, _fast_products():
             outputs = Outputs(self.student.model, self.teacher)
@@ -154,7 +158,7 @@ class Training:
         """Make the next cut if its time has come; return the number of the one after it."""
         if not self._is_due(share, cut_at):
             return cut_at
-        due = self._due(share)
+        due = self.plan.due(share)
         last = due >= self.plan.cuts
         self.student.cut(
             self.plan.budget(1.0 if last else share, self.final), self.plan.score_power, self.plan.returning
@@ -163,12 +167,8 @@ class Training:
             self.student.settle()
         return due + 1
 
-    def _due(self, share: float) -> int:
-        """Return the number of cuts that are due after a share of the steps."""
-        return int(share / self.plan.end * self.plan.cuts) if share < self.plan.end else self.plan.cuts
-
     def _is_due(self, share: float, cut_at: int) -> bool:
-        return self.plan.cuts > 0 and self._due(share) >= cut_at
+        return self.plan.cuts > 0 and self.plan.due(share) >= cut_at
 
     def _count(self) -> int:
         return int(sum(int((mask == 0).sum()) for mask in self.student.masks.values()))
