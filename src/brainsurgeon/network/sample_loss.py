@@ -278,3 +278,35 @@ class LossJudge:
         with self._clock.measure("loss"):
             least = MODERATE // len(candidates)
             return race(self._sample, [self._sample.at(values) for values in candidates], least=least)[0]
+
+
+class WholeJudge(LossJudge):
+    """The judge of the paper: L(P) of every candidate on the whole of the sample, with no race and no test.
+
+    The gradient is still that of the second half of the sample, which is now judged on too.
+    """
+
+    def best_masks(self, masks: Sequence[Tensor], count: int = 1) -> list[int]:
+        """Return the numbers of the masks P with the smallest L(P), best first; of equals the first."""
+        with self._clock.measure("loss"):
+            candidates = [self._sample.without(mask) for mask in masks]
+            best = _by_loss(candidates)[:count]
+            self._best = candidates[best[0]]
+            return best
+
+    def is_better(self, new: Tensor, old: Tensor) -> bool:
+        """Say whether L(new) < L(old) for two masks."""
+        with self._clock.measure("loss"):
+            candidate, before = self._sample.without(new), self._sample.without(old)
+            improved = candidate.loss() < before.loss()
+            self._best = candidate if improved else before
+            return improved
+
+    def best_weights(self, candidates: Sequence[Tensor]) -> int:
+        """Return the number of the weight vector with the smallest loss."""
+        with self._clock.measure("loss"):
+            return _by_loss([self._sample.at(values) for values in candidates])[0]
+
+
+def _by_loss(candidates: Sequence[Candidate]) -> list[int]:
+    return sorted(range(len(candidates)), key=lambda k: (candidates[k].loss(), k))

@@ -30,16 +30,20 @@ SELECTIONS: dict[str, Callable[[], Any]] = {
     "cbs-s": RecentredSearch,
     "wide": WideSearch,
     "algorithm1": LocalSearch,
+    "cbs-s-published": lambda: LocalSearch(Randomized(screen=False)),
     "relaxed": Relaxed,
     "polish": Polish,
 }
 UPDATES: dict[str, Callable[[], Update]] = {
     "cbs-u": lambda: Scaled(Joint()),
+    "cbs-u-published": Joint,
     "wf-u": Independent,
 }
-SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u"}
+SHORT = {"wf": "wf-s+wf-u", "cbs": "cbs-s+cbs-u", "cbs-published": "cbs-s-published+cbs-u-published"}
 RIVALS: dict[str, tuple[Selection, ...]] = {"cbs": (Magnitude(),)}
 """Where the model or the sample misleads a search, magnitude pruning with the joint update is hard to beat."""
+AS_PUBLISHED: dict[str, dict[str, Any]] = {"cbs-s-published": {"whole_loss": True, "selection_damping": 0.0}}
+"""How the paper judges masks, and that its selection sees an H without damping."""
 LAYERWISE: dict[str, Callable[[], Layerwise]] = {
     "layerwise": Layerwise,
     "wanda": lambda: Layerwise(Scored("wanda"), "wanda", pattern=Pattern("row"), costs="none"),
@@ -111,7 +115,7 @@ def _by_name(name: str) -> Method:
     if first not in SELECTIONS or (second and second not in UPDATES):
         raise BrainsurgeonError(f"unknown method {name!r}.{_hint(name, NAMES)} The methods are: {', '.join(NAMES)}")
     update = UPDATES[second]() if second else Keep()
-    return OneShot(SELECTIONS[first](), update, RIVALS.get(name, ()), name)
+    return OneShot(SELECTIONS[first](), update, RIVALS.get(name, ()), name, **AS_PUBLISHED.get(first, {}))
 
 
 def _own(method: Method) -> set[str]:

@@ -10,8 +10,9 @@ from torch import Tensor
 from brainsurgeon.engine.curvature.fisher import Fisher
 from brainsurgeon.engine.curvature.gram import Gram
 from brainsurgeon.engine.curvature.reordered import Reordered
+from brainsurgeon.engine.curvature.undamped import Undamped
 
-__all__ = ["Curvature", "Fisher", "Gram", "Reordered"]
+__all__ = ["Curvature", "Fisher", "Gram", "Reordered", "Undamped"]
 
 
 class Curvature(Protocol):

@@ -2,7 +2,10 @@
 
 What the paper leaves open, and how it is read here:
 
-* θ is sorted once a step by β_j − γ_{π₁j}; the window of the ii-th weight of π is θ[ii−ρ … ii+ρ], as printed.
+* π and θ are sorted once a step (lines 9 and 13), θ by β_j − γ_{π₁j}; the window of the ii-th weight of π is
+  θ[ii−ρ … ii+ρ], as printed. Section 7 says otherwise: "at the beginning of local search". `reorder=False` takes it at
+  its word: both are sorted in the first step only, and weights that are swapped take one another's places. The
+  search then ends after a step or two, at line 14 with weights that were swapped before, and hardly improves anything.
 * The counter c counts the weights of P that could not be swapped: it rises for every i visited and falls back when
   i was swapped ("Goto 26" ends the loop over j). The scan of a step ends when c reaches τ.
 * A weight swapped in this step is not touched again within it (J is excluded from the windows; π visits each i once).
@@ -40,6 +43,7 @@ class LocalSearch:
     """Swap weights in and out of P while the quadratic model improves; keep the P of smallest sample loss.
 
     `min_improvement` is ε, `max_failures` τ, `window` ρ, `max_steps` and `patience` are steps_max and noimp_max.
+    With `reorder` π and θ are sorted in every step, else in the first alone.
     """
 
     start: Selection = field(default_factory=Randomized)
@@ -48,6 +52,7 @@ class LocalSearch:
     window: int = 10
     max_steps: int = 50
     patience: int = 5
+    reorder: bool = True
 
     def __post_init__(self) -> None:
         if self.window < 0 or self.max_failures < 1:
@@ -58,7 +63,8 @@ class LocalSearch:
 
     def __call__(self, problem: Problem) -> Tensor:
         """Return P_F."""
-        return improve(problem, self.start(problem), self.step, self.max_steps, self.patience)
+        step = self.step if self.reorder else _OrderedOnce(self).step
+        return improve(problem, self.start(problem), step, self.max_steps, self.patience)
 
     def step(self, problem: Problem, pruned: Tensor, pressure: Tensor) -> list[tuple[int, int]]:
         """Lines 5 to 30: return the swaps (i back, j pruned) of one step, group by group of the budget."""
@@ -69,15 +75,24 @@ class LocalSearch:
     ) -> list[tuple[int, int]]:
         drift = quadratic.drift(pressure)
         impact = quadratic.impact(drift, pruned)
+        return self.attempt(quadratic, drift, impact, *self.sequences(quadratic, impact, inside, outside))
+
+    def sequences(
+        self, quadratic: QuadraticModel, impact: Tensor, inside: Tensor, outside: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Lines 9 and 13: return π, the weights of P by falling α, and θ, the others by rising β_j − γ_{π₁j}."""
         pi = inside[impact[inside].argsort(descending=True, stable=True)]
-        unit = torch.zeros_like(pressure)
+        unit = torch.zeros_like(impact)
         unit[pi[0]] = 2 * quadratic.w[pi[0]]
         key = impact[outside] - (quadratic.w * quadratic.product(unit))[outside]
-        sorted_key, order = key.sort(stable=True)
-        theta = outside[order]
-        if float(sorted_key[0] - impact[pi[0]]) > -self.min_improvement:
-            return []
-        return self._visit(quadratic, drift, pi, theta)
+        return pi, outside[key.argsort(stable=True)]
+
+    def attempt(
+        self, quadratic: QuadraticModel, drift: Tensor, impact: Tensor, pi: Tensor, theta: Tensor
+    ) -> list[tuple[int, int]]:
+        """Lines 14 to 29: return the swaps, none where the first of π and the first of θ do not improve 2Q by ε."""
+        change = impact[theta[0]] - quadratic.gamma(pi[:1], theta[:1]) - impact[pi[0]]
+        return [] if float(change) > -self.min_improvement else self._visit(quadratic, drift, pi, theta)
 
     def _visit(self, quadratic: QuadraticModel, drift: Tensor, pi: Tensor, theta: Tensor) -> list[tuple[int, int]]:
         """Lines 17 to 29: go through π, each weight against its window of θ, until τ weights have failed."""
@@ -118,6 +133,39 @@ class LocalSearch:
             moved = quadratic.gamma(pool.indices, gone).sum(1) - quadratic.gamma(pool.indices, back).sum(1)
             pool.drift += moved.cpu().numpy()
         return pool
+
+
+@dataclass
+class _OrderedOnce:
+    """The steps of a search whose π and θ are sorted in its first step; a group is known by its first weight."""
+
+    search: LocalSearch
+    sequences: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def step(self, problem: Problem, pruned: Tensor, pressure: Tensor) -> list[tuple[int, int]]:
+        return by_group(problem, pruned, pressure, self._scan)
+
+    def _scan(
+        self, quadratic: QuadraticModel, pruned: Tensor, pressure: Tensor, inside: Tensor, outside: Tensor
+    ) -> list[tuple[int, int]]:
+        drift = quadratic.drift(pressure)
+        impact = quadratic.impact(drift, pruned)
+        group = min(int(inside.min()), int(outside.min()))
+        if group not in self.sequences:
+            self.sequences[group] = self.search.sequences(quadratic, impact, inside, outside)
+        pi, theta = self.sequences[group]
+        swaps = self.search.attempt(quadratic, drift, impact, pi, theta)
+        self.sequences[group] = _exchanged(pi, theta, swaps)
+        return swaps
+
+
+def _exchanged(pi: Tensor, theta: Tensor, swaps: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+    """Return π and θ with the weights of each swap in one another's places."""
+    pi, theta = pi.clone(), theta.clone()
+    for back, gone in swaps:
+        here, there = pi == back, theta == gone
+        pi[here], theta[there] = gone, back
+    return pi, theta
 
 
 def by_group(problem: Problem, pruned: Tensor, pressure: Tensor, search: GroupSearch) -> list[tuple[int, int]]:
