@@ -156,8 +156,8 @@ class AutoRun:
     def _trained(self, layered: bool, size: int) -> Iterator[tuple[str, Candidate]]:
         common: dict[str, Any] = {"repair": self.method.repair, "augment": self.method.augment}
         gradients = self.method.gradients
-        if layered and (size >= LARGE or self.few):
-            both = not (size >= LARGE)
+        if layered and (size >= LARGE or (self.few and size > SMALL)):
+            both = size < LARGE
             share = gradients // 2 if both else gradients
             yield "layerwise, trained", Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)
             gradients -= share

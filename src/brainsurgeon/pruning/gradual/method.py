@@ -22,7 +22,7 @@ from brainsurgeon.events import silent
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance
 from brainsurgeon.network.modes import train_statistics
-from brainsurgeon.network.weights import Layer
+from brainsurgeon.network.weights import NORMALISATION, Layer
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.student import Student
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 Augment = Callable[[Batch, torch.Generator], Batch]
 ENOUGH = 1000
 """With fewer held-out samples than this the dense outputs teach more than the labels do."""
-RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006, 0.02)
+FEATURES = 100.0
+"""The weight of the distance from the dense network's normalised features, where few samples are held out."""
+RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006)
 """Learning rates that may be tried, neighbours first, until the next one is worse."""
 FIRST_RATE, FIRST_REPAIR = 4, 2
 """The number of the rate that is tried first: with cuts to come, and after the only cut."""
@@ -110,11 +112,12 @@ class Gradual:
         """Find a learning rate, train with cuts in between, and tell what came out."""
         return GradualRun(self, surgery, task).run()
 
-    def lesson(self, few: bool) -> Lesson:
-        """Return what the steps minimise."""
+    def lesson(self, few: bool, normalised: bool) -> Lesson:
+        """Return what the steps minimise, with few samples held out or many, and with normalised features or none."""
         share = self.distil if self.distil is not None else float(few)
         temperature = self.temperature if self.temperature is not None else 4.0 if few else 1.0
-        return Lesson(share, temperature, self.features or 0.0)
+        features = self.features if self.features is not None else FEATURES if few and normalised else 0.0
+        return Lesson(share, temperature, features)
 
 
 class GradualRun:
@@ -131,12 +134,14 @@ class GradualRun:
         check_loss(surgery.batch_loss, self.held_out[0])
         self.few = self.samples.held < ENOUGH
         self.dense = surgery.batch_loss.model
-        self.teacher = Teacher(self.dense, surgery.loss, method.lesson(self.few), self.held_out[0])
+        self.tokens = not tensors_of(self.held_out[0])[0].is_floating_point()
+        norms = any(isinstance(module, NORMALISATION) for module in self.dense.modules())
+        lesson = method.lesson(self.few, norms and not self.tokens)
+        self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
         if not self.teacher.can_teach:
             raise BrainsurgeonError(
                 "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target)"
             )
-        self.tokens = not tensors_of(self.held_out[0])[0].is_floating_point()
         self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
         self.final = as_budget(task.shares, surgery.device)
         self.notes: list[str] = []
@@ -237,7 +242,7 @@ class GradualRun:
         everything = self.method.repair == "all"
         for name, parameter in self.surgery.original.named_parameters():
             model.get_parameter(name).requires_grad_(parameter.requires_grad)  # what was frozen stays so
-        if everything and not self.few:
+        if everything:
             train_statistics(model)
         student = Student(model, self.surgery.weights, everything)
         plan = self.method.plan
