@@ -1,0 +1,40 @@
+"""A store of parts in memory, which can break a run off before or after any of them is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+class KilledError(Exception):
+    """The run was killed."""
+
+
+@dataclass
+class Parts:
+    """Keeps copies of what it is given, as a file would; ends the run at its call number `kill` to store something.
+
+    With `first` it ends before anything is stored at that call, else after it.
+    """
+
+    kill: int | None = None
+    first: bool = False
+    parts: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    calls: list[int] = field(default_factory=list)
+
+    def save_part(self, number: int, tensors: dict[str, Tensor]) -> None:
+        self.calls.append(number)
+        if self.first and len(self.calls) == self.kill:
+            raise KilledError
+        self.parts[number] = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        if len(self.calls) == self.kill:
+            raise KilledError
+
+    def load_part(self, number: int) -> dict[str, Tensor] | None:
+        found = self.parts.get(number)
+        return None if found is None else {name: tensor.clone() for name, tensor in found.items()}
+
+    def again(self) -> Parts:
+        """The same store for a run that goes on and is not killed."""
+        return Parts(parts=self.parts)
