@@ -80,7 +80,7 @@ class Recipe(BaseModel):
     arguments: dict[str, Any] = {}
     checkpoint: str | None = None
     sparsity: Share | list[Share] = 0.9
-    method: str | list[str] = "cbs"
+    method: str | list[str] = "auto"
     budget: Literal["global", "uniform"] | dict[str, Share] = "global"
     include: str | list[str] | None = None
     exclude: str | list[str] | None = None

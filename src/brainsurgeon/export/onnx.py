@@ -103,7 +103,7 @@ def _export(model: nn.Module, inputs: Any, path: Path, dynamic_batch: bool) -> N
     except Exception as error:  # the exporter raises many kinds, all for models it cannot trace
         hint = " (or with dynamic_batch=False)" if dynamic_batch else ""
         raise BrainsurgeonError(
-            f"PyTorch cannot export {type(model).__name__} to ONNX: {_cause(error)}. Try torch.export.export on it{hint}"
+            f"PyTorch cannot export {type(model).__name__} to ONNX: {_cause(error)}. Try torch.export.export{hint}"
         ) from error
 
 

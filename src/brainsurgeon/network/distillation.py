@@ -1,4 +1,4 @@
-"""The dense network as a teacher: the distance of a model's outputs, and of what its layers give, from the dense ones."""
+"""The dense network as a teacher: the distance of a model's outputs, and of its layers' features, from the dense."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Lesson:
     """What a training step minimises: the loss, the distance from the dense outputs, and from its layers' features.
 
     `share` is that of the distance, the rest is the loss. For classes the distance is T² times the Kullback–Leibler
-    divergence at the temperature T, else the squared difference relative to the outputs' variance. `features` weighs the
-    mean over the watched layers of ‖a − ā‖²/Var(ā).
+    divergence at the temperature T, else the squared difference relative to the outputs' variance. `features` weighs
+    the mean over the watched layers of ‖a − ā‖²/Var(ā).
     """
 
     share: float = 0.0

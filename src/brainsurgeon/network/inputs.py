@@ -140,6 +140,7 @@ def _pass(batch_loss: BatchLoss, batch: Batch, hooks: list[RemovableHandle]) -> 
 
 
 def read_input(reader: Rows, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> Tensor:
+    """Return X of what a layer is given, in at least float32."""
     x = reader([*inputs, *named.values()][0].detach())
     # Half precision would round the sums so that they are not positive definite any more.
     return x.to(torch.promote_types(x.dtype, torch.float32))
@@ -161,6 +162,7 @@ def _add(
 
 
 def reader_of(module: nn.Module, layer: Layer) -> Rows | None:
+    """Return how the inputs of a layer are read as columns, None where it is no plain linear map of them."""
     if not layer.name.endswith("weight"):
         return None
     if type(module) is nn.Linear:
@@ -177,6 +179,7 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def flat_transposed(x: Tensor) -> Tensor:
+    """Read the inputs of a layer whose weights lie inputs first."""
     return _flat(x)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ class Reached(Exception):  # noqa: N818 (no error)
 
 @dataclass
 class Part:
-    """A part of the forward pass: the groups of its layers in the order of the calls, and a way to run it on a batch."""
+    """A part of the forward pass: the groups of its layers in the order of the calls, and a way to run a batch."""
 
     name: str
     layers: list[LinearMap]
@@ -72,10 +72,8 @@ class Part:
         with watching(shared, add):
             for number in range(self.batches):
                 left = {layer.name for layer in shared}
-                try:
+                with suppress(Reached):
                     self.run(number)
-                except Reached:
-                    pass
         _add_up(shared, totals, columns)
         return _spread(group, shared, totals, columns)
 
@@ -128,6 +126,7 @@ def _spread(
 
 @contextmanager
 def watching(layers: Sequence[LinearMap], note: Callable[..., None]) -> Iterator[None]:
+    """Have every call of the layers noted for a while, without gradients."""
     with ExitStack() as stack, torch.no_grad():
         for layer in layers:
             handle = layer.module.register_forward_pre_hook(partial(note, layer), with_kwargs=True)

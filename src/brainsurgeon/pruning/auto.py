@@ -184,7 +184,7 @@ class AutoRun:
         return outcome
 
     def _judge(self, model: nn.Module) -> float:
-        """Return what the held-out samples say: the distance from the dense outputs where they are few, else the loss."""
+        """Return what the held-out samples say: the loss or, where they are few, the distance from the dense outputs."""
         with self.task.clock.measure("held-out"):
             if self.few and self.outputs is not None:
                 return held_out_distance(model, self.surgery.batch_loss.model, self.outputs, self.held_out)

@@ -97,8 +97,8 @@ def _checked_pair(method: Any) -> tuple[Selection, Update]:
     if isinstance(method, Sequence) and len(method) == 2 and all(callable(part) for part in method):
         return method[0], method[1]
     raise BrainsurgeonError(
-        f"method must be a name, a OneShot, a Staged, a Layerwise, or a pair of a selection and an update that can be called, got "
-        f"{method!r}; the names are: {', '.join(NAMES)}"
+        "method must be a name, one of the method classes (OneShot, Staged, Layerwise, Gradual, Auto), or a pair of a "
+        f"selection and an update that can be called, got {method!r}; the names are: {', '.join(NAMES)}"
     )
 
 

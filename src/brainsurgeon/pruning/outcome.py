@@ -42,8 +42,8 @@ class Examined:
 class Task:
     """What a method is asked to do, beside the model and its samples.
 
-    `model` is the one that will be given back; a method may write into it as it goes on. `store` keeps what a killed run
-    goes on from. `begun` is a cut that was made already, for a method that begins with one.
+    `model` is the one that will be given back; a method may write into it as it goes on. `store` keeps what a killed
+    run goes on from. `begun` is a cut that was made already, for a method that begins with one.
     """
 
     model: nn.Module

@@ -27,7 +27,7 @@ def prune(
     model: nn.Module,
     data: Any,
     sparsity: float,
-    method: str | Method | Sequence[Any] = "cbs",
+    method: str | Method | Sequence[Any] = "auto",
     loss: LossLike = "cross_entropy",
     *,
     include: Rule = None,
@@ -47,8 +47,9 @@ def prune(
         data: training samples: `(inputs, targets)` or a dict of tensors, a data set, a loader, or batches; None for a
             method that needs none, as "mp".
         sparsity: the share of the prunable weights to remove, between 0 and 1.
-        method: a name such as "auto", "cbs", "cbs-s", "wf", "mp"; a `OneShot` or `Staged` of your own; or a pair of a
-            selection and an update.
+        method: "auto" tries what may be best and keeps what held-out samples like best (it trains the kept weights,
+            unless effort="quick"); another name, such as "layerwise", "gradual", "cbs", "wf" or "mp"; a `OneShot`,
+            `Staged`, `Layerwise` or `Gradual` of your own; or a pair of a selection and an update.
         loss: a name, a `loss(output, target)`, a `loss(model, batch)` (its first parameter called `model`), or
             "model" where the model's output holds its own loss.
         include: names, glob patterns or module types to prune (default: every trainable `…weight…` of two or more

@@ -83,7 +83,7 @@ class Surgery:
     def prune(
         self,
         sparsity: float,
-        method: str | Method | Sequence[Any] = "cbs",
+        method: str | Method | Sequence[Any] = "auto",
         *,
         budget: str | dict[str, float] = "global",
         in_place: bool = False,

@@ -52,8 +52,8 @@ MethodOption = Annotated[
     typer.Option(
         "--method",
         "-m",
-        help="auto (the best we know, in stages), mp, wf, cbs-s, cbs, mp+cbs-u, … (an unknown one lists them all).",
-        show_default="cbs",
+        help="auto (tries what may be best), layerwise, gradual, mp, wf, cbs-s, cbs, mp+cbs-u, … (an unknown one lists them all).",
+        show_default="auto",
         rich_help_panel=METHOD,
     ),
 ]
