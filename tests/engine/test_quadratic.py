@@ -13,7 +13,7 @@ from brainsurgeon.engine.budget import Budget
 from brainsurgeon.engine.curvature import Fisher, Gram, Reordered
 from brainsurgeon.engine.problem import Problem
 from brainsurgeon.engine.quadratic import QuadraticModel
-from brainsurgeon.engine.selection import Polish
+from brainsurgeon.exact.polish import Polish
 from brainsurgeon.pruning.methods import SELECTIONS, UPDATES
 
 

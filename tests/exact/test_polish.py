@@ -15,9 +15,11 @@ from toys import Toy, make_toy, one_group, toys
 from brainsurgeon import BrainsurgeonError, Event
 from brainsurgeon.engine.budget import Budget
 from brainsurgeon.engine.problem import Problem
-from brainsurgeon.engine.selection import Given, Magnitude, Polish, Relaxed
-from brainsurgeon.engine.selection import polish as module
+from brainsurgeon.engine.selection import Given, Magnitude
+from brainsurgeon.exact import polish as module
 from brainsurgeon.exact.continuous import Continuous
+from brainsurgeon.exact.polish import Polish
+from brainsurgeon.exact.relaxed import Relaxed
 
 
 def polish_of(problem: Problem, start: torch.Tensor, **options: float) -> torch.Tensor:

@@ -6,7 +6,8 @@ from brainsurgeon.engine.budget import Budget
 from brainsurgeon.engine.curvature import Fisher
 from brainsurgeon.engine.problem import Problem
 from brainsurgeon.engine.quadratic import QuadraticModel
-from brainsurgeon.engine.selection import Magnitude, Relaxed
+from brainsurgeon.engine.selection import Magnitude
+from brainsurgeon.exact.relaxed import Relaxed
 
 
 def test_weights_far_below_the_largest_do_not_upset_it() -> None:

@@ -77,14 +77,14 @@ class TwoInputs(nn.Module):
 
 
 class Branching(nn.Module):
-    """Chooses its way by the data, which torch.func cannot batch."""
+    """Chooses a way for each sample by its data, which torch.func cannot batch."""
 
     def __init__(self) -> None:
         super().__init__()
         self.one, self.other = nn.Linear(4, 3), nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.one(x) if x.sum() > 0 else self.other(x)
+        return torch.stack([self.one(row) if row.sum() > 0 else self.other(row) for row in x])
 
 
 def dict_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:

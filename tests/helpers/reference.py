@@ -140,15 +140,24 @@ def algorithm_1(
     rho: int,
     steps_max: int,
     noimp_max: int,
+    reorder: bool = True,
 ) -> list[int]:
-    """The local search, line by line."""
+    """The local search, line by line; without `reorder` the π and θ of the first step serve in all.
+
+    Weights that are swapped then take one another's places.
+    """
     P = sorted(P)
     P_F, s_improv = P, 0
+    order: tuple[list[int], list[int]] | None = None
     for s in range(1, steps_max + 1):
-        I, J = algorithm_1_step(H, w, P, eps, tau, rho)  # noqa: E741
+        if order is None or reorder:
+            order = sequences(H, w, P)
+        I, J = algorithm_1_step(H, w, P, eps, tau, rho, order)  # noqa: E741
         if not I:  # lines 15 and 27 to 29
             return P_F
         P = sorted((set(P) | set(J)) - set(I))
+        places = dict(zip(I, J, strict=True)) | dict(zip(J, I, strict=True))
+        order = ([places.get(k, k) for k in order[0]], [places.get(k, k) for k in order[1]])
         if loss(P) < loss(P_F):
             P_F, s_improv = P, s
         elif s - s_improv > noimp_max:
@@ -156,8 +165,22 @@ def algorithm_1(
     return P_F
 
 
+def sequences(H: Array, w: Array, P: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Lines 9 and 13: π and θ."""
+    pi = sorted(P, key=lambda i: -alpha(H, w, P, i))
+    rest = [j for j in range(len(w)) if j not in P]
+    theta = sorted(rest, key=lambda j: beta(H, w, P, j) - gamma(H, w, pi[0], j)) if pi else rest
+    return pi, theta
+
+
 def algorithm_1_step(
-    H: Array, w: Array, P: Sequence[int], eps: float, tau: int, rho: int
+    H: Array,
+    w: Array,
+    P: Sequence[int],
+    eps: float,
+    tau: int,
+    rho: int,
+    order: tuple[list[int], list[int]] | None = None,
 ) -> tuple[list[int], list[int]]:
     """Lines 5 to 26: the weights I that come back and the weights J that go in their place."""
     I: list[int] = []  # noqa: E741
@@ -166,9 +189,8 @@ def algorithm_1_step(
     if not P or not rest:
         return I, J
     a = {i: alpha(H, w, P, i) for i in P}
-    pi = sorted(P, key=lambda i: -a[i])
     b = {j: beta(H, w, P, j) for j in rest}
-    theta = sorted(rest, key=lambda j: b[j] - gamma(H, w, pi[0], j))
+    pi, theta = sequences(H, w, P) if order is None else order
     if b[theta[0]] - gamma(H, w, pi[0], theta[0]) - a[pi[0]] > -eps:
         return I, J
     c = 0

@@ -50,7 +50,7 @@ class Notebook:
 
 
 def run(toy: tuple[nn.Module, Any], store: Notebook | None = None, **settings: Any) -> PruningResult:
-    settings = {"schedule": Stages(4, refits=3, trainings=0), "method": "auto", "sparsity": 0.8, **settings}
+    settings = {"schedule": Stages(4, refits=3, trainings=0), "method": "staged", "sparsity": 0.8, **settings}
     common = {name: settings.pop(name) for name in ("loss", "seed", "callback") if name in settings}
     return Surgery(toy[0], toy[1], **common).prune(store=store, **settings)
 

@@ -118,7 +118,7 @@ def test_rows_are_stored_in_the_type_asked_for(dtype: torch.dtype) -> None:
 def test_a_gradient_that_is_not_finite_names_its_sample() -> None:
     batch_loss, weights, (inputs, labels) = prepare(CASES["linear"])
     inputs[11] = torch.nan
-    with pytest.raises(BrainsurgeonError, match="loss is nan at sample 11 of .* 6 of its 6 numbers"):
+    with pytest.raises(BrainsurgeonError, match=r"loss is nan at sample 11 of .* 6 of its 6 numbers"):
         collect_gradients(batch_loss, weights, [(inputs, labels)], SAMPLES)
 
 

@@ -13,11 +13,14 @@ from torch.func import functional_call, jacrev
 from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon import BrainsurgeonError, Surgery, prune
+from brainsurgeon.engine.quadratic import QuadraticModel
 from brainsurgeon.network import labels as module
 from brainsurgeon.network.gradients import collect_gradients
 from brainsurgeon.network.labels import relabel
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import find_weights
+from brainsurgeon.pruning.methods import make_method
+from brainsurgeon.pruning.one_shot import OneShot
 
 QUICK: dict[str, Any] = {"num_gradients": 36, "damping": 1e-2, "progress": False, "num_draws": 6}
 OF_OUTPUTS = [case for case in TABLE if isinstance(case.loss, str)]
@@ -173,7 +176,7 @@ def test_every_kind_of_module_can_be_pruned_by_it(case: Case, fisher: str, devic
         device=device,
     )
     assert result.pruned == math.ceil(0.6 * result.size)
-    assert result.settings["fisher"] == fisher
+    assert result.settings["method"]["fisher"] == fisher
 
 
 def test_rows_are_laid_out_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,9 +191,17 @@ def examined(fisher: str, **settings: Any) -> Surgery:
     return Surgery(case.model(), case.data(), **{"num_gradients": 30, "progress": False, **settings}, fisher=fisher)
 
 
+def quadratic_of(surgery: Surgery) -> QuadraticModel:
+    method = make_method("wf", surgery.settings)
+    assert isinstance(method, OneShot)
+    quadratic = surgery.examined(method.examining, True).quadratic
+    assert quadratic is not None
+    return quadratic
+
+
 def curvature_of(surgery: Surgery) -> Tensor:
-    assert surgery.quadratic is not None
-    return surgery.quadratic.product(surgery.quadratic.w)
+    quadratic = quadratic_of(surgery)
+    return quadratic.product(quadratic.w)
 
 
 @pytest.mark.parametrize("fisher", ["sampled", "exact"])
@@ -205,14 +216,14 @@ def test_the_three_differ_and_are_judged_on_the_same_samples() -> None:
     products = [curvature_of(surgery) for surgery in found.values()]
     assert not any(torch.allclose(products[a], products[b], rtol=1e-2) for a, b in ((0, 1), (1, 2), (0, 2)))
     losses = {surgery.prune(0.5, "mp").loss_after for surgery in found.values()}
-    assert len(losses | {examined("exact", loss_samples=8, curvature=False).prune(0.5, "mp").loss_after}) == 1
+    assert len(losses | {examined("exact", loss_samples=8).prune(0.5, "mp").loss_after}) == 1
 
 
 def test_the_first_order_term_is_of_the_true_labels() -> None:
     surgeries = [
         examined(fisher, first_order=True, num_gradients=SAMPLES) for fisher in ("empirical", "sampled", "exact")
     ]
-    true, *others = (surgery.quadratic.linear for surgery in surgeries if surgery.quadratic)
+    true, *others = (quadratic_of(surgery).linear for surgery in surgeries)
     assert true is not None
     assert true.abs().max() > 0.05
     for linear in others:
@@ -241,8 +252,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         r"3 outputs, so num_gradients=23 is 7 samples.*num_gradients=24 or more.*sampled",
     ),
     "loss of model and batch": ({"fisher": "sampled", "loss": own_loss}, r"got <function own_loss.*empirical"),
-    "in stages": ({"fisher": "sampled", "schedule": 2}, "fisher='sampled' is of one shot"),
-    "auto": ({"fisher": "exact", "method": "auto"}, "fisher='exact' is of one shot"),
+    "in stages": ({"fisher": "sampled", "schedule": 2}, "fisher is of one-shot methods: leave it out"),
+    "staged": ({"fisher": "exact", "method": "staged"}, "fisher is of one-shot methods: leave it out"),
+    "auto": ({"fisher": "exact", "method": "auto"}, "unknown setting 'fisher' for this method"),
     "no data": ({"fisher": "exact", "data": []}, "the data gave no gradient"),
 }
 

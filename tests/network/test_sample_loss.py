@@ -15,7 +15,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.network import sample_loss as module
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.network.sample_loss import LossJudge, SampleLoss, better, race
+from brainsurgeon.network.sample_loss import LossJudge, SampleLoss, WholeJudge, better, race
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.samples.batches import batch_size, map_tensors, regroup
 
@@ -173,6 +173,40 @@ def test_a_judge_orders_masks_and_weights_by_their_loss() -> None:
     assert judge.is_better(masks[order[0]], masks[order[1]])
     assert not judge.is_better(masks[order[1]], masks[order[0]])
     assert judge.best_weights([values.masked_fill(mask, 0.0) for mask in masks]) == order[0]
+
+
+def test_the_judge_of_the_whole_sample_asks_all_of_it_of_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where races would stop early, and where the first half would order the candidates otherwise."""
+    monkeypatch.setattr(module, "ROUND_FLOPS", 0)
+    sample, _, values, _ = prepare(CASES["regression"], 16)
+    masks = [some_mask(values, k, 0.9) for k in range(12)]
+    losses = [sample(mask) for mask in masks]
+    order = sorted(range(12), key=losses.__getitem__)
+    judge = WholeJudge(sample, Clock())
+    sample.evaluations = 0
+    assert judge.best_masks(masks, 12) == order
+    assert sample.evaluations >= (12 - module.REMEMBERED) * sample.num_batches * module.BATCH
+    for first, second in zip(order, order[1:], strict=False):
+        assert judge.is_better(masks[first], masks[second])
+        assert not judge.is_better(masks[second], masks[first])
+        assert not judge.is_better(masks[first], masks[first])
+    assert judge.best_weights([values.masked_fill(mask, 0.0) for mask in masks]) == order[0]
+
+
+def test_the_judge_of_the_whole_sample_sees_what_the_first_half_hides() -> None:
+    """Two candidates, of which one is better on the first half and worse on the whole."""
+    sample, batch_loss, values, data = prepare(CASES["linear"], 4)
+    half = sample.num_judging
+    pairs = [(some_mask(values, 2 * k), some_mask(values, 2 * k + 1)) for k in range(200)]
+    found = [
+        (a, b)
+        for a, b in pairs
+        if (sample.without(a).loss(half) < sample.without(b).loss(half)) != (sample(a) < sample(b))
+    ]
+    assert found
+    for a, b in found:
+        assert WholeJudge(sample, Clock()).is_better(a, b) == (sample(a) < sample(b))
+        assert LossJudge(sample, Clock()).is_better(a, b) != (sample(a) < sample(b))
 
 
 def test_a_judge_remembers_the_loss_of_the_mask_it_holds() -> None:

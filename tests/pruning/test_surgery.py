@@ -163,12 +163,12 @@ BAD_MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("method", ["mp", "cbs", "auto"])
+@pytest.mark.parametrize("method", ["mp", "cbs", "staged"])
 @pytest.mark.parametrize("name", BAD_MODELS)
 def test_a_model_that_cannot_be_pruned_is_refused(name: str, method: str) -> None:
     make, arguments, message = BAD_MODELS[name]
     with pytest.raises(BrainsurgeonError, match=message):
-        prune(make(), data(), 0.5, method, **(QUICK if method != "auto" else {}), **arguments)
+        prune(make(), data(), 0.5, method, **(QUICK if method != "staged" else {}), **arguments)
 
 
 def test_a_refused_model_can_be_pruned_once_the_advice_is_followed() -> None:
@@ -215,7 +215,7 @@ def test_errors_are_value_errors() -> None:
         prune(model(), data(), 2.0)
 
 
-@pytest.mark.parametrize("method", ["cbs", "mp+cbs-u", "wf", "rmp", "auto"])
+@pytest.mark.parametrize("method", ["cbs", "mp+cbs-u", "wf", "rmp", "staged"])
 @pytest.mark.parametrize("before", ["wf", "cbs", "mp+cbs-u"])
 @pytest.mark.parametrize("iterative", [False, True], ids=["factored", "by conjugate gradients"])
 def test_what_a_call_gives_does_not_depend_on_earlier_ones(
@@ -227,7 +227,7 @@ def test_what_a_call_gives_does_not_depend_on_earlier_ones(
         monkeypatch.setattr(compensation, "FACTOR_SHARE", 0.0)
         monkeypatch.setattr(conjugate, "TOLERANCE", 0.1)
         monkeypatch.setattr(compensation, "conjugate_gradients", partial(conjugate_gradients, tolerance=0.1))
-    settings: dict[str, Any] = {"schedule": 2} if method == "auto" else QUICK
+    settings: dict[str, Any] = {"schedule": 2} if method == "staged" else QUICK
     settings = {key: value for key, value in settings.items() if key != "progress"}
     alone = Surgery(model(), data(), progress=False).prune(0.6, method, **settings)
     surgery = Surgery(model(), data(), progress=False)
@@ -265,12 +265,16 @@ def test_an_iterator_is_read_once_and_serves_every_method() -> None:
     surgery = Surgery(model(), batches(), progress=False)
     settled = Surgery(model(), list(batches()), progress=False)
     read.clear()
-    for method, settings in (("wf", {"num_gradients": 16}), ("cbs", {"num_gradients": 40}), ("auto", {"schedule": 2})):
+    for method, settings in (
+        ("wf", {"num_gradients": 16}),
+        ("cbs", {"num_gradients": 40}),
+        ("staged", {"schedule": 2}),
+    ):
         assert_same(surgery.prune(0.6, method, **settings), settled.prune(0.6, method, **settings))
     assert read == [0, 8, 16, 24, 32]
 
 
-@pytest.mark.parametrize("method", ["cbs", "rmp", "wf", "auto", "cbs-s"])
+@pytest.mark.parametrize("method", ["cbs", "rmp", "wf", "staged", "cbs-s"])
 def test_without_data_a_method_that_needs_samples_is_refused_in_words(method: str) -> None:
     with pytest.raises(BrainsurgeonError, match=f"'{method}' needs training samples: give data .only `mp` needs none"):
         prune(model(), None, 0.5, method)

@@ -175,16 +175,3 @@ def test_a_gpu_gives_what_the_cpu_gives(shape: tuple[int, int, int]) -> None:
         lambda g, x, p: torch.cat(g.moves(p, torch.where(p, -x, 0.0), [x])),
     ):
         torch.testing.assert_close(ask(there, w.cuda(), pruned.cuda()).cpu(), ask(here, w, pruned))
-
-
-def test_the_stiffness_of_a_weight_is_what_the_dense_matrix_says() -> None:
-    """1/[H_SS⁻¹]_ii on the kept weights, the Schur complement elsewhere; a row that keeps nothing has H_jj."""
-    x = torch.randn(4, 30, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    gram = Gram((x @ x.T).unsqueeze(0) / 30, torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64), 0.05)
-    H = gram.submatrix(torch.arange(12), torch.arange(12))
-    kept = torch.tensor([1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0], dtype=torch.bool)
-    S = kept.nonzero().squeeze(1)
-    inverse = torch.linalg.inv(H[S][:, S])
-    expected = H.diagonal() - (H[:, S] @ inverse * H[:, S]).sum(1)
-    expected[S] = 1 / inverse.diagonal()
-    torch.testing.assert_close(gram.stiffness(kept), expected)

@@ -51,13 +51,13 @@ def test_a_step_makes_the_swaps_of_the_algorithms_lines(toy: Toy, data: st.DataO
     assert swaps_of(toy, P, LocalSearch(**settings)) == list(zip(back, gone, strict=True))
 
 
-@given(st.integers(0, 10_000), parameters, st.integers(1, 8), st.integers(0, 3))
+@given(st.integers(0, 10_000), parameters, st.integers(1, 8), st.integers(0, 3), st.booleans())
 def test_the_whole_search_returns_what_the_algorithm_returns(
-    seed: int, settings: dict, max_steps: int, patience: int
+    seed: int, settings: dict, max_steps: int, patience: int, reorder: bool
 ) -> None:
     """With a loss that has nothing to do with the model, so that steps improve it or not at random."""
     toy, P, loss = make_toy(seed, 6, 16), tuple(range(0, 16, 2)), arbitrary_loss(seed)
-    search = LocalSearch(StartAt(P), **settings, max_steps=max_steps, patience=patience)
+    search = LocalSearch(StartAt(P), **settings, max_steps=max_steps, patience=patience, reorder=reorder)
     found = search(toy.problem(8, ToyJudge(loss)))
     expected = reference.algorithm_1(
         dense(toy),
@@ -69,8 +69,34 @@ def test_the_whole_search_returns_what_the_algorithm_returns(
         settings["window"],
         max_steps,
         patience,
+        reorder,
     )
     assert indices_of(found) == expected
+
+
+def visits(toy: Toy, reorder: bool) -> list[list[int]]:
+    """The masks that a search goes through, its own model being the loss."""
+    visited = list[list[int]]()
+
+    class Watching(ToyJudge):
+        def is_better(self, new: Tensor, old: Tensor) -> bool:
+            visited.append(indices_of(new))
+            return super().is_better(new, old)
+
+    start = StartAt(tuple(range(0, toy.size, 2)))
+    LocalSearch(start, window=2, reorder=reorder)(toy.problem(toy.size // 2, Watching(toy.quadratic().cost)))
+    return visited
+
+
+def test_sorting_once_changes_what_follows_the_first_step_and_nothing_before() -> None:
+    """Sorted anew, a search goes on where one with the order of its first step has nothing left to swap."""
+    longer = 0
+    for seed in range(20):
+        toy = make_toy(seed, 6, 30)
+        anew, once = visits(toy, True), visits(toy, False)
+        assert anew[:1] == once[:1]
+        longer += len(anew) > len(once)
+    assert longer >= 10
 
 
 @pytest.mark.parametrize("ahead", [1, 3, 5])

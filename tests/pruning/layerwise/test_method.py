@@ -191,7 +191,7 @@ def test_what_cannot_be_done_is_refused_before_any_work() -> None:
         prune(nn.Sequential(nn.Embedding(5, 4)), unread(), 0.5, "layerwise")
     with pytest.raises(BrainsurgeonError, match=r"layer '0.weight': the pattern 2:4 needs .* 4 inputs, got .*6\)"):
         prune(nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 4)), unread(), 0.5, "layerwise", pattern="2:4")
-    with pytest.raises(BrainsurgeonError, match="layer '1.weight'.*4 rows and 4 inputs"):
+    with pytest.raises(BrainsurgeonError, match=r"layer '1.weight'.*4 rows and 4 inputs"):
         prune(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 6)), unread(), 0.5, "layerwise", pattern="4x4")
 
 

@@ -16,6 +16,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.paper.datasets.embedded import load_demo
 from brainsurgeon.pruning.staged import stage as stage_module
+from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.schedule import Stages
 from brainsurgeon.samples.held_out import TrainingSamples
 
@@ -28,7 +29,7 @@ def toy() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
 
 
 def stages(case: Case, **settings: Any) -> PruningResult:
-    settings = {"sparsity": 0.7, "method": "auto", "schedule": SHORT, **settings}
+    settings = {"sparsity": 0.7, "method": "staged", "schedule": SHORT, **settings}
     return prune(case.model(), case.data(), loss=case.loss, **settings)
 
 
@@ -58,10 +59,10 @@ def test_a_copy_is_pruned_unless_in_place() -> None:
     case = CASES["linear"]
     model = case.model().train()
     before = copy.deepcopy(model.state_dict())
-    result = prune(model, case.data(), 0.7, "auto", schedule=SHORT)
+    result = prune(model, case.data(), 0.7, "staged", schedule=SHORT)
     assert result.model is not model
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    own = prune(model, case.data(), 0.7, "auto", schedule=SHORT, in_place=True)
+    own = prune(model, case.data(), 0.7, "staged", schedule=SHORT, in_place=True)
     assert own.model is model
     assert zeros(model, own) == own.pruned
     assert model.training
@@ -79,7 +80,7 @@ def test_a_model_that_fails_on_the_way_is_left_as_it_was() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune(model, case.data(), 0.7, "auto", schedule=SHORT, in_place=True, callback=stop)
+        prune(model, case.data(), 0.7, "staged", schedule=SHORT, in_place=True, callback=stop)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
@@ -93,18 +94,18 @@ def test_the_record_says_how_it_came_about() -> None:
     assert (settings["training_samples"], settings["held_out_samples"]) == (16, 4)
     assert settings["training_gradients"] == 0
     assert settings["sample_gradients"] == 7 * 16  # two slopes in three stages, a second curvature in one
-    assert result.method == "auto"
+    assert result.method == "staged"
     assert result.predicted_change is None
     assert {"gradients", "selection", "update", "loss"} <= result.seconds.keys()
-    assert "auto" in result.summary()
+    assert "staged" in result.summary()
     assert result.to_json()
 
 
-def test_auto_is_in_stages_by_itself_and_a_number_gives_as_many_refits() -> None:
+def test_staged_is_in_stages_by_itself_and_a_number_gives_as_many_refits() -> None:
     case = CASES["regression"]
     counts = [
         [event.total for event in prune(case.model(), case.data(), 0.5, **given).trace if event.stage == "stages"]
-        for given in ({"method": "auto", "loss": "mse"}, {"method": "mp", "schedule": 2, "loss": "mse"})
+        for given in ({"method": "staged", "loss": "mse"}, {"method": "mp", "schedule": 2, "loss": "mse"})
     ]
     assert counts == [[32] * 32, [4] * 4]  # trainings are for methods that move the kept weights
 
@@ -123,7 +124,7 @@ def test_a_loader_and_a_data_set_serve_as_well() -> None:
     case = CASES["linear"]
     dataset = TensorDataset(*case.data())
     for data in (dataset, DataLoader(dataset, 8), list(DataLoader(dataset, 8))):
-        result = prune(case.model(), data, 0.7, "auto", schedule=SHORT)
+        result = prune(case.model(), data, 0.7, "staged", schedule=SHORT)
         assert result.pruned == 51
         assert result.settings["held_out_samples"] == 8
 
@@ -136,7 +137,7 @@ def test_a_loss_that_reads_a_structured_output_goes_without_distillation() -> No
     def loss(output: dict[str, Tensor], target: Tensor) -> Tensor:
         return nn.functional.cross_entropy(output["logits"], target)
 
-    result = prune(Structured(6, 3), CASES["linear"].data(), 0.5, "auto", loss=loss, schedule=SHORT)
+    result = prune(Structured(6, 3), CASES["linear"].data(), 0.5, "staged", loss=loss, schedule=SHORT)
     assert result.pruned == 9
 
 
@@ -149,7 +150,7 @@ def test_some_layers_may_be_left_alone() -> None:
 def test_every_weight_may_go() -> None:
     """⌈0.99 · 18⌉ is 18: rows and layers that keep nothing are no trouble."""
     model = nn.Linear(6, 3)
-    result = prune(model, CASES["linear"].data(), 0.99, "auto", schedule=SHORT)
+    result = prune(model, CASES["linear"].data(), 0.99, "staged", schedule=SHORT)
     assert result.pruned == 18
     assert not result.model.weight.any()  # type: ignore[operator, union-attr]
 
@@ -162,7 +163,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"max_gradients": 6}, "max_gradients=6 is not one for each of the 7 examinations"),
     ({"max_seconds": 0}, "max_seconds must be positive"),
     ({"max_seconds": -1.0}, "max_seconds must be positive"),
-    ({"max_seconds": float("nan")}, "max_seconds must be positive"),
+    ({"max_seconds": float("nan")}, "max_seconds must be a number or None, got nan"),
     ({"max_samples": 0}, "max_samples must be at least 5"),
     ({"max_samples": -3}, "max_samples must be at least 5"),
     ({"sparsity": 1.5}, "sparsity must lie strictly between 0 and 1"),
@@ -181,6 +182,11 @@ def test_wrong_settings_are_refused_before_any_gradient_is_taken(
     with pytest.raises(BrainsurgeonError, match=message):
         stages(CASES["linear"], **settings)
     assert not taken
+
+
+def test_a_limit_of_time_that_is_no_number_is_refused_by_the_method_itself() -> None:
+    with pytest.raises(BrainsurgeonError, match="max_seconds must be positive"):
+        Staged(max_seconds=float("nan"))
 
 
 def test_one_gradient_for_each_examination_is_enough() -> None:
@@ -202,7 +208,7 @@ def test_settings_of_stages_are_refused_where_there_are_none(setting: dict[str, 
 def test_too_little_data_is_refused() -> None:
     x, y = CASES["linear"].data()
     with pytest.raises(BrainsurgeonError, match="too little data for a run in stages"):
-        prune(CASES["linear"].model(), (x[:4], y[:4]), 0.5, "auto")
+        prune(CASES["linear"].model(), (x[:4], y[:4]), 0.5, "staged")
 
 
 def test_stages_beat_one_shot_on_samples_that_neither_saw() -> None:
@@ -212,13 +218,13 @@ def test_stages_beat_one_shot_on_samples_that_neither_saw() -> None:
     train, test = (x[:600], y[:600]), (x[2000:3000], y[2000:3000])
     losses = {}
     for name, result in {
-        "auto": prune(model, train, 0.9, "auto", schedule=Stages(3, refits=1)),
+        "staged": prune(model, train, 0.9, "staged", schedule=Stages(3, refits=1)),
         "cbs": prune(model, train, 0.9, "cbs", num_gradients=200, loss_samples=400),
     }.items():
         assert result.pruned == exact_count(0.9, find_weights(model).size)
         with torch.no_grad():
             losses[name] = nn.functional.cross_entropy(result.model(test[0]), test[1]).item()
-    assert losses["auto"] < losses["cbs"]
+    assert losses["staged"] < losses["cbs"]
 
 
 def test_a_surgery_and_a_run_in_stages_count_alike() -> None:

@@ -26,7 +26,7 @@ def toy() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
 @pytest.mark.parametrize(
     ("budget", "method", "kind"),
     [
-        *((budget, "auto", kind) for budget in BUDGETS for kind in KINDS),
+        *((budget, "staged", kind) for budget in BUDGETS for kind in KINDS),
         *((BUDGETS[-1], method, "exponential") for method in ("mp", "wf", "rmp+cbs-u")),
     ],
     ids=str,
