@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -176,17 +177,17 @@ def test_a_judge_orders_masks_and_weights_by_their_loss() -> None:
 
 
 def test_the_judge_of_the_whole_sample_asks_all_of_it_of_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where races would stop early, and where the first half would order the candidates otherwise."""
+    """Where races would stop early."""
     monkeypatch.setattr(module, "ROUND_FLOPS", 0)
     sample, _, values, _ = prepare(CASES["regression"], 16)
-    masks = [some_mask(values, k, 0.9) for k in range(12)]
+    masks = [some_mask(values, k) for k in range(12)]
     losses = [sample(mask) for mask in masks]
     order = sorted(range(12), key=losses.__getitem__)
     judge = WholeJudge(sample, Clock())
     sample.evaluations = 0
     assert judge.best_masks(masks, 12) == order
     assert sample.evaluations >= (12 - module.REMEMBERED) * sample.num_batches * module.BATCH
-    for first, second in zip(order, order[1:], strict=False):
+    for first, second in pairwise(order):
         assert judge.is_better(masks[first], masks[second])
         assert not judge.is_better(masks[second], masks[first])
         assert not judge.is_better(masks[first], masks[first])
@@ -195,7 +196,7 @@ def test_the_judge_of_the_whole_sample_asks_all_of_it_of_every_candidate(monkeyp
 
 def test_the_judge_of_the_whole_sample_sees_what_the_first_half_hides() -> None:
     """Two candidates, of which one is better on the first half and worse on the whole."""
-    sample, batch_loss, values, data = prepare(CASES["linear"], 4)
+    sample, _, values, _ = prepare(CASES["linear"], 4)
     half = sample.num_judging
     pairs = [(some_mask(values, 2 * k), some_mask(values, 2 * k + 1)) for k in range(200)]
     found = [

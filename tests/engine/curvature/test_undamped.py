@@ -38,5 +38,5 @@ def test_what_needs_an_inverse_is_refused() -> None:
 
 
 def test_a_damping_is_refused() -> None:
-    with pytest.raises(BrainsurgeonError, match="no damping, got 0.1"):
+    with pytest.raises(BrainsurgeonError, match=r"no damping, got 0\.1"):
         Undamped(torch.ones(3, 2), 0.1)

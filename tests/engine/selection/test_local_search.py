@@ -1,5 +1,6 @@
 """Algorithm 1 against its lines, and the wide search against brute force."""
 
+import itertools
 from dataclasses import dataclass
 
 import pytest
@@ -145,6 +146,25 @@ def test_every_swap_lowers_the_objective_with_several_groups_in_a_block(
             after = 2 * quadratic.cost(pruned)
             assert after <= before - search.min_improvement + 1e-9
             before = after
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_order_of_the_first_step_is_kept_for_each_group_of_the_budget(seed: int) -> None:
+    """Two groups in blocks of their own, where every step is taken for better, are two searches side by side."""
+
+    class Content(ToyJudge):
+        def is_better(self, new: Tensor, old: Tensor) -> bool:
+            return True
+
+    toy, count = make_toy(seed, 6, 40, blocks=[slice(0, 20), slice(20, 40)]), itertools.count()
+    search = LocalSearch(StartAt((*range(10), *range(20, 30))), window=3, max_steps=4, reorder=False)
+    budget = Budget((torch.arange(20), torch.arange(20, 40)), (10, 10))
+    found, H = search(toy.problem(budget, Content(lambda mask: 0.0))), dense(toy)
+    for block in toy.blocks:
+        alone = reference.algorithm_1(
+            H[block, block], toy.w[block], range(10), lambda _: next(count), 1e-4, 20, 3, 4, 5, reorder=False
+        )
+        assert indices_of(found[block]) == alone
 
 
 @given(toys(), st.data())
