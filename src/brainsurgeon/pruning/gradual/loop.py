@@ -107,9 +107,9 @@ class Training:
                 loss = self._step(optimizer, value, outputs, batch, share)
                 step += 1
                 share = self._share(step, start, begun)
-                if (step % 50 == 1 or self._is_due(share, cut_at)) and not math.isfinite(float(loss)):
+                if step % 50 == 1 and not math.isfinite(float(loss)):
                     raise self._diverged(step)
-                cut_at = self._cut(share, cut_at)
+                cut_at = self._cut(share, cut_at, step)
                 now = time.monotonic()
                 if now - told > TOLD or step == self.steps:
                     told = now
@@ -117,10 +117,9 @@ class Training:
                     if self.checkpoint is not None:
                         self.checkpoint(self.student.state() | _optimizer_state(optimizer), step)
         if cut_at <= self.plan.cuts:  # the data or the time ended early: the last cut is made all the same
-            self._cut(1.0, cut_at)
+            self._cut(1.0, cut_at, step)
         self.student.settle()
-        if not all(bool(torch.isfinite(value).all()) for value in self.student.values.values()):
-            raise self._diverged(step)
+        self._check_finite(step)
         return step
 
     def _share(self, step: int, start: int, begun: float) -> float:
@@ -149,16 +148,21 @@ class Training:
         optimizer.step()
         return loss.detach()
 
+    def _check_finite(self, step: int) -> None:
+        if not all(bool(torch.isfinite(value).all()) for value in self.student.values.values()):
+            raise self._diverged(step)
+
     def _diverged(self, step: int) -> BrainsurgeonError:
         return BrainsurgeonError(
             f"training diverged by step {step} with the learning rate {self.rate:g}: give a lower learning_rate"
         )
 
-    def _cut(self, share: float, cut_at: int) -> int:
+    def _cut(self, share: float, cut_at: int, step: int) -> int:
         """Make the next cut if its time has come; return the number of the one after it."""
-        if not self._is_due(share, cut_at):
-            return cut_at
         due = self.plan.due(share)
+        if not self.plan.cuts or due < cut_at:
+            return cut_at
+        self._check_finite(step)
         last = due >= self.plan.cuts
         self.student.cut(
             self.plan.budget(1.0 if last else share, self.final), self.plan.score_power, self.plan.returning
@@ -166,9 +170,6 @@ class Training:
         if last:
             self.student.settle()
         return due + 1
-
-    def _is_due(self, share: float, cut_at: int) -> bool:
-        return self.plan.cuts > 0 and self.plan.due(share) >= cut_at
 
     def _count(self) -> int:
         return int(sum(int((mask == 0).sum()) for mask in self.student.masks.values()))
