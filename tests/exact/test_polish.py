@@ -15,7 +15,7 @@ from toys import Toy, make_toy, one_group, toys
 from brainsurgeon import BrainsurgeonError, Event
 from brainsurgeon.engine.budget import Budget
 from brainsurgeon.engine.problem import Problem
-from brainsurgeon.engine.selection import Given, Magnitude
+from brainsurgeon.engine.selection import Magnitude
 from brainsurgeon.exact import polish as module
 from brainsurgeon.exact.continuous import Continuous
 from brainsurgeon.exact.polish import Polish
@@ -23,7 +23,7 @@ from brainsurgeon.exact.relaxed import Relaxed
 
 
 def polish_of(problem: Problem, start: torch.Tensor, **options: float) -> torch.Tensor:
-    return Polish(Given({"mask": start}), **options)(problem)  # type: ignore[arg-type]
+    return Polish(lambda _: start, **options)(problem)  # type: ignore[arg-type]
 
 
 @settings(max_examples=40, deadline=None)

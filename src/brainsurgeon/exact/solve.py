@@ -125,11 +125,13 @@ def _certified(instance: Instance, outcome: Outcome, formulation: str, cost: str
         delta = np.where(outcome.pruned, -instance.weights, 0.0)
     else:
         delta = instance.update(outcome.pruned) if outcome.delta is None else outcome.delta
+    objective = instance.step_cost(delta)  # a relaxation gives it with rounding of its own
+    lower = objective if outcome.lower >= outcome.objective else max(outcome.lower, instance.floor)
     return Certified(
         pruned=torch.from_numpy(outcome.pruned.copy()),
         delta=torch.from_numpy(delta),
-        objective=outcome.objective,
-        lower_bound=min(max(outcome.lower, instance.floor), outcome.objective),  # no step at all costs less than that
+        objective=objective,
+        lower_bound=min(lower, objective),  # no step at all costs less than the floor
         status=outcome.status,
         formulation=formulation,
         cost=cost,
