@@ -15,6 +15,7 @@ from brainsurgeon.events import Event
 if TYPE_CHECKING:
     from brainsurgeon.engine.problem import Problem
     from brainsurgeon.files import Saved, load, load_masks, save, save_masks
+    from brainsurgeon.network.evaluate import evaluate
     from brainsurgeon.pruning.methods import NAMES as METHOD_NAMES
     from brainsurgeon.pruning.one_shot import OneShot
     from brainsurgeon.pruning.prune import prune
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
     from brainsurgeon.training.finetune import FinetuneResult, finetune
     from brainsurgeon.training.freeze import FrozenZeros, freeze_zeros
-    from brainsurgeon.training.pruner import Pruner
     from brainsurgeon.training.pruner import Pruner
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Stages",
     "Surgery",
     "__version__",
+    "evaluate",
     "finetune",
     "freeze_zeros",
     "load",
@@ -57,13 +58,13 @@ _HOMES = {
     "METHOD_NAMES": ("pruning.methods", "NAMES"),
     "Problem": ("engine.problem", "Problem"),
     "Pruner": ("training.pruner", "Pruner"),
-    "Pruner": ("training.pruner", "Pruner"),
     "PruningResult": ("pruning.result", "PruningResult"),
     "Saved": ("files", "Saved"),
     "OneShot": ("pruning.one_shot", "OneShot"),
     "Staged": ("pruning.staged.method", "Staged"),
     "Stages": ("pruning.staged.schedule", "Stages"),
     "Surgery": ("pruning.surgery", "Surgery"),
+    "evaluate": ("network.evaluate", "evaluate"),
     "finetune": ("training.finetune", "finetune"),
     "freeze_zeros": ("training.freeze", "freeze_zeros"),
     "load": ("files", "load"),

@@ -121,3 +121,23 @@ def test_answers_that_the_loss_ignores_do_not_count() -> None:
     assert measure(target)["accuracy"] == 100
     target = Target(nn.Identity(), None, test=[(torch.eye(4), torch.tensor([0, -100, 3, -100]))])
     assert measure(target)["accuracy"] == 50
+
+
+def test_a_score_may_be_a_name_or_several() -> None:
+    test = (torch.eye(8), torch.arange(8))
+    assert measure(Target(nn.Identity(), None, test=test, score="top-5"))["top-5"] == 100
+    assert list(measure(Target(nn.Identity(), None, test=test, score=["iou", "accuracy"]))) == [
+        "iou",
+        "accuracy",
+        "loss",
+    ]
+    with pytest.raises(BrainsurgeonError, match="score 'iou' is measured on held-out data: give the target test="):
+        measure(Target(nn.Identity(), None, score="iou"))
+
+
+def test_an_unknown_score_is_refused_when_the_target_is_made(tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(
+        "from torch import nn\n\ndef build():\n    return {'model': nn.Linear(2, 2), 'score': 'acc'}\n"
+    )
+    with pytest.raises(BrainsurgeonError, match="unknown score 'acc': give one of accuracy"):
+        load_target(f"{tmp_path / 'made.py'}:build")

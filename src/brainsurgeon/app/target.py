@@ -31,6 +31,7 @@ from brainsurgeon.errors import BrainsurgeonError
 if TYPE_CHECKING:
     from torch import nn
 
+    from brainsurgeon.network.evaluate import Score
     from brainsurgeon.network.loss import LossLike
 
 DEMO = "demo"
@@ -47,8 +48,10 @@ class TargetError(BrainsurgeonError):
 class Target:
     """A model to prune, the training samples to prune it with, and how to tell what that cost.
 
-    `test` is held-out data, of any kind that `data` may be, on which accuracy and loss are reported; it is never used
-    to choose anything. `score` is a function of the model that returns a number, or several by name, instead.
+    `test` is held-out data, of any kind that `data` may be, on which the loss and what it suggests are reported (of
+    classes accuracy, of labels accuracy and F1, of numbers R²); it is never used to choose anything. `score` names one
+    or several metrics instead, or is a function of the model, or of outputs and targets, as `brainsurgeon.evaluate`
+    takes it.
     `exclude` names what is left alone where the user names nothing.
     """
 
@@ -56,7 +59,7 @@ class Target:
     data: Any
     loss: LossLike = "cross_entropy"
     test: Any = None
-    score: Callable[[nn.Module], Any] | None = None
+    score: Score = None
     exclude: tuple[str, ...] | None = None
 
 
@@ -182,6 +185,8 @@ def _look_in(folder: Path) -> None:
 def _as_target(made: Any, spec: str) -> Target:
     from torch import nn
 
+    from brainsurgeon.network.evaluate import metric_names
+
     names = [field.name for field in fields(Target)]
     if isinstance(made, Mapping):
         for key in made:
@@ -200,6 +205,7 @@ def _as_target(made: Any, spec: str) -> Target:
         )
     if not isinstance(made.model, nn.Module):
         raise TargetError(f"{spec} must return a torch.nn.Module as model, got {type(made.model).__name__}")
+    metric_names(made.score)  # an unknown one is refused before any work
     return made
 
 

@@ -103,4 +103,4 @@ def is_small_better(metric: str) -> bool:
 
 def unit(metric: str) -> str:
     """Return the sign that follows a number of this metric."""
-    return "%" if metric == "accuracy" else ""
+    return "%" if metric in ("accuracy", "top-5") else ""
