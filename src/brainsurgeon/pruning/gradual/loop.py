@@ -36,7 +36,7 @@ class Plan:
     warm: float = 0.02
     score_power: float = 0.5
     returning: bool = True
-    weight_decay: float = 0.03
+    weight_decay: float = 0.1
 
     def rate(self, share: float) -> float:
         """Return the share of the learning rate after a share of the steps."""
