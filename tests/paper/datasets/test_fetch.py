@@ -16,7 +16,7 @@ from brainsurgeon.events import Event
 from brainsurgeon.paper.datasets import DataError, cache, fetch, load
 from brainsurgeon.paper.datasets.download import download
 
-from .conftest import (
+from dataset_files import (
     Arrays,
     write_mnist,
     write_python_archive,
