@@ -10,13 +10,19 @@ import torch
 
 from brainsurgeon.app.recipe import KEYS, RecipeError, make_recipe, read_recipe, read_value
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.pruning.settings import Settings
+from brainsurgeon.pruning.methods import make_method
+from brainsurgeon.pruning.one_shot import Examining, OneShot
+from brainsurgeon.pruning.staged.method import Staged
+from brainsurgeon.pruning.staged.schedule import Stages
 
 
 def test_every_setting_of_an_examination_is_a_key_with_the_same_default() -> None:
-    settings = make_recipe({"target": "demo"}).settings()
-    assert settings == Settings()
-    assert {field.name for field in dataclasses.fields(Settings)} < set(KEYS)
+    methods = make_recipe({"target": "demo", "method": ["cbs", "staged"]}).make_methods()
+    assert methods == {"cbs": make_method("cbs"), "staged": make_method("staged")}
+    assert isinstance(methods["cbs"], OneShot)
+    assert methods["cbs"].examining == Examining()
+    assert {field.name for field in dataclasses.fields(Examining)} < set(KEYS)
+    assert {"schedule", "curvature", "max_gradients", "max_seconds", "max_samples"} < set(KEYS)
 
 
 def test_what_is_written_back_is_the_same_recipe(tmp_path: Path) -> None:
@@ -35,7 +41,11 @@ def test_what_is_written_back_is_the_same_recipe(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(recipe.to_yaml())
     assert make_recipe(read_recipe(path)) == recipe
-    assert recipe.settings().dtype == torch.bfloat16
+    assert recipe.settings == {"dtype": "bfloat16", "damping": 1e-5}
+    made = recipe.make_methods()["cbs"]
+    assert isinstance(made, OneShot)
+    assert (made.dtype, made.damping) == (torch.bfloat16, 1e-5)
+    assert "dtype: bfloat16" in recipe.to_yaml().splitlines()  # settings of methods are keys like any other
 
 
 def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
@@ -62,22 +72,23 @@ def test_options_go_to_the_methods_that_know_them() -> None:
     ("values", "message"),
     [
         ({"num_gradient": 5}, "unknown key 'num_gradient'; did you mean 'num_gradients'?"),
-        ({"zzz": 5}, "a method's own settings go under `options`"),
+        ({"zzz": 5}, "a selection's own settings go under `options`"),
         ({"sparsity": 1.5}, "sparsity should be less than 1.*got 1.5"),
         ({"sparsity": [0.5, "high"]}, "sparsity should be a valid number.*got"),
-        ({"fisher": "true"}, 'fisher says which labels .*"sampled".* got .true'),
-        ({"fisher": "exact", "method": ["cbs", "auto"]}, "fisher is for one shot: leave it out"),
-        ({"num_gradients": "many"}, "num_gradients should be a valid integer.*got 'many'"),
-        ({"num_gradients": 0}, "num_gradients must be at least 1"),
+        ({"fisher": "true", "method": "cbs"}, 'fisher says which labels .*"sampled".* got .true'),
+        ({"fisher": "exact", "method": "staged"}, "fisher is of one-shot methods: leave it out"),
+        ({"num_gradients": "many", "method": "cbs"}, "num_gradients must be a whole number.*got 'many'"),
+        ({"num_gradients": 0, "method": "cbs"}, "num_gradients must be a whole number of at least 1, got 0"),
+        ({"num_gradients": 5}, "unknown setting 'num_gradients' for this method"),
         ({"method": "cbz"}, "unknown method 'cbz'"),
-        ({"options": {"num_draw": 3}}, "unknown setting 'num_draw'.*num_draws"),
-        ({"dtype": "int8"}, "dtype should be 'float32', 'bfloat16'"),
+        ({"options": {"num_draw": 3}, "method": "cbs"}, "unknown setting 'num_draw'.*num_draws"),
+        ({"dtype": "int8", "method": "cbs"}, "dtype must be float32, bfloat16"),
         ({"budget": "layer"}, "budget should be 'global'"),
         ({"update_scale": 0.5, "method": "mp"}, "nothing to scale"),
-        ({"max_seconds": 60}, "max_seconds is for runs in stages"),
-        ({"max_seconds": -1, "method": "auto"}, "max_seconds should be greater than 0"),
-        ({"schedule": 0}, "schedule should be greater than or equal to 1"),
-        ({"schedule": {"stages": 3, "kind": "sudden"}}, "kind must be one of"),
+        ({"max_seconds": 60, "method": "cbs"}, "max_seconds is of runs in stages"),
+        ({"max_seconds": -1, "method": "auto"}, "max_seconds must be positive"),
+        ({"schedule": 0, "method": "cbs"}, "there must be at least 1 stage"),
+        ({"schedule": {"stages": 3, "kind": "sudden"}, "method": "cbs"}, "kind must be one of"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_words(values: dict, message: str) -> None:
@@ -115,3 +126,29 @@ def test_values_are_read_as_yaml() -> None:
         True,
         "auto",
     ]
+
+
+def test_a_schedule_is_a_number_or_its_parts() -> None:
+    def schedule(value: object) -> Stages:
+        method = make_recipe({"target": "demo", "method": "mp", "schedule": value}).make_methods()["mp"]
+        assert isinstance(method, Staged)
+        return method.schedule
+
+    number = schedule(4)
+    assert (number.stages, number.refits) == (4, 4)
+    parts = schedule({"stages": 3, "kind": "linear"})
+    assert (parts.stages, parts.kind) == (3, "linear")
+    with pytest.raises(RecipeError, match="unknown key 'stage'"):
+        schedule({"stage": 3})
+    assert isinstance(make_recipe({"target": "demo", "method": "staged"}).make_methods()["staged"], Staged)
+    assert isinstance(make_recipe({"target": "demo", "method": "cbs"}).make_methods()["cbs"], OneShot)
+
+
+def test_each_method_takes_the_settings_that_it_knows() -> None:
+    made = make_recipe(
+        {"target": "demo", "method": ["cbs", "staged"], "num_gradients": 50, "max_gradients": 5000, "blocks": "layer"}
+    ).make_methods()
+    cbs, staged = made["cbs"], made["staged"]
+    assert isinstance(cbs, OneShot)
+    assert isinstance(staged, Staged)
+    assert (cbs.num_gradients, cbs.blocks, staged.max_gradients, staged.blocks) == (50, "layer", 5000, "layer")
