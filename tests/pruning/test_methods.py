@@ -34,8 +34,8 @@ def test_every_name_makes_a_method_that_describes_itself(name: str) -> None:
     assert described["type"] == type(method).__name__
     assert described["name"] == name
     assert described.keys() - {"type"} == {field.name for field in dataclasses.fields(method)}
-    parts = [described[key] for key in ("selection", "update", "solver") if key in described]
-    assert parts
+    parts = [described[key] for key in ("selection", "update", "solver", "plan") if key in described]
+    assert parts or name == "auto"
     assert all("type" in part for part in parts)
 
 
@@ -137,7 +137,7 @@ def test_a_schedule_makes_any_method_a_staged_one() -> None:
         assert (staged.selection, staged.rivals, staged.name) == (one.selection, one.rivals, name)
         assert staged.update == inner(one.update)
         assert (staged.schedule.stages, staged.schedule.refits) == (3, 3)
-    assert isinstance(make_method("auto"), Staged)
+    assert isinstance(make_method("staged"), Staged)
     assert isinstance(make_method((Magnitude(), Joint()), {"schedule": Stages(2)}), Staged)
 
 
@@ -146,11 +146,11 @@ def test_a_schedule_makes_any_method_a_staged_one() -> None:
     [
         ("cbs", {"max_seconds": 5.0}, "max_seconds is of runs in stages: give a schedule"),
         ("cbs", {"curvature": "gram"}, "curvature is of runs in stages: give a schedule"),
-        ("auto", {"num_gradients": 5}, "num_gradients is of one-shot methods: leave it out"),
+        ("staged", {"num_gradients": 5}, "num_gradients is of one-shot methods: leave it out"),
         ("cbs", {"schedule": 2, "damping": 1e-3}, "damping is of one-shot methods"),
-        ("auto", {"update_scale": 0.5}, "update_scale is of one-shot methods"),
+        ("staged", {"update_scale": 0.5}, "update_scale is of one-shot methods"),
         ("mp", {"update_scale": 0.5}, "update_scale=0.5 has nothing to scale: method 'mp' has no update"),
-        ("auto", {"stage": 5}, "unknown setting 'stage' for this method"),
+        ("staged", {"stage": 5}, "unknown setting 'stage' for this method"),
     ],
 )
 def test_a_setting_of_another_kind_of_method_says_which(method: str, settings: dict, message: str) -> None:
@@ -160,7 +160,7 @@ def test_a_setting_of_another_kind_of_method_says_which(method: str, settings: d
 
 def test_settings_of_none_are_left_at_their_defaults_unless_they_mean_something() -> None:
     assert make_method("cbs", {"max_seconds": None, "num_draws": None}) == make_method("cbs")
-    staged = make_method("auto", {"max_seconds": 5.0})
+    staged = make_method("staged", {"max_seconds": 5.0})
     assert make_method(staged, {"max_seconds": None}).max_seconds is None  # type: ignore[union-attr]
 
 
