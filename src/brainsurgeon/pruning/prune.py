@@ -53,7 +53,7 @@ def prune(
         loss: a name, a `loss(output, target)`, a `loss(model, batch)` (its first parameter called `model`), or
             "model" where the model's output holds its own loss.
         include: names, glob patterns or module types to prune (default: every trainable `…weight…` of two or more
-            dimensions outside normalisation layers; bare parameters only if they are named here).
+            dimensions outside normalisation layers; bare parameters and frozen weights only if they are named here).
         exclude: names, patterns or types to leave alone.
         budget: "global", "uniform" over layers, or {layer pattern: sparsity} with the rest shared by the others.
         seed: of all random draws: samples, buckets.
