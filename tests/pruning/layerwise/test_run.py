@@ -70,7 +70,7 @@ def test_the_errors_of_the_layers_are_kept_and_told_as_they_are_found() -> None:
     assert [event.done for event in events] == list(range(1, len(counts) + 1))
     assert all(event.total == len(counts) for event in events)
     assert [event.values["error"] for event in events] == [run.errors[name] for name in masks]
-    assert list(masks)[0] == "stem.weight"  # in the order of the calls
+    assert next(iter(masks)) == "stem.weight"  # in the order of the calls
     assert list(masks)[-1] == "head.weight"
 
 

@@ -223,7 +223,8 @@ class GradualRun:
         if tries < 2:  # a single try compares with nothing
             return RATES[best]
         with self.task.clock.measure("learning rate"):
-            held(best)
+            while best and held(best) == math.inf:  # it diverges
+                best -= 1
             for way in (-1, 1):
                 while 0 <= best + way < len(RATES) and held(best + way) < held(best):
                     best += way
