@@ -19,8 +19,8 @@ class LayerProblem:
     """Prune exactly `count` weights of a linear map so that Σ_o c_o[w_o A w_oᵀ/2 − w_o b_oᵀ] is least.
 
     `weights` (w̄) is R x m, `moments` (A, damped) m x m, `scales` (c) R; G groups have a leading dimension G in all of
-    them. `linear` (b) is w̄A when it is left out. `add_up` adds a count to those of the others who solve other rows of
-    the same layer at the same time.
+    them. `linear` (b) is w̄A when it is left out. Where these are some of a layer's rows, and others
+    solve the rest at the same time, `add_up` adds a count to theirs, and `mean_scale` is that of all the layer's rows.
     """
 
     weights: Tensor
@@ -30,6 +30,7 @@ class LayerProblem:
     scales: Tensor | None = None
     linear: Tensor | None = None
     add_up: Callable[[Tensor], Tensor] = alone
+    mean_scale: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def solve_layer(problem: LayerProblem, effort: Effort | None = None) -> LayerSol
     """Solve a layer's problem; device and dtype follow the weights."""
     work = effort or Effort()
     problem.pattern.check_count(problem.weights.shape, problem.count)
-    unit = standard_form(problem.weights, problem.moments, problem.scales, problem.linear)
+    unit = standard_form(problem.weights, problem.moments, problem.scales, problem.linear, problem.mean_scale)
     pruned, distance = admm_mask(unit, problem.pattern, problem.count, Penalties(work.admm_steps), problem.add_up)
     inverted, _ = inverse(unit.moments)
     fit = refit(unit, pruned, inverted, distance, work.tolerance)

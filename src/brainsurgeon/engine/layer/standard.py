@@ -61,11 +61,16 @@ class Standard:
 
 
 def standard_form(
-    weights: Tensor, moments: Tensor, scales: Tensor | None = None, linear: Tensor | None = None
+    weights: Tensor,
+    moments: Tensor,
+    scales: Tensor | None = None,
+    linear: Tensor | None = None,
+    mean_scale: Tensor | None = None,
 ) -> Standard:
     """Scale a layer's problem; float64 weights stay so, all others are worked on in float32.
 
-    `weights` is ... x R x m, `moments` ... x m x m, `scales` ... x R, `linear` (b) ... x R x m.
+    `weights` is ... x R x m, `moments` ... x m x m, `scales` ... x R, `linear` (b) ... x R x m. `mean_scale` is
+    given where the rows are some of a layer's.
     """
     check_layer(weights, moments, scales, linear)
     dtype = torch.float64 if weights.dtype == torch.float64 else torch.float32
@@ -78,7 +83,8 @@ def standard_form(
     unit_moments = unit_moments + torch.diag_embed(dead.double())
     rows = torch.ones(weights.shape[:-1], dtype=torch.float64, device=weights.device)
     if scales is not None:
-        rows = (scales.double() / scales.double().mean().clamp_min(torch.finfo(torch.float64).tiny)).sqrt()
+        mean = scales.double().mean() if mean_scale is None else mean_scale
+        rows = (scales.double() / mean.clamp_min(torch.finfo(torch.float64).tiny)).sqrt()
     rows = rows.clamp_min(SMALLEST_ROW).unsqueeze(-1)
     columns = unit.unsqueeze(-2)
     slope = None

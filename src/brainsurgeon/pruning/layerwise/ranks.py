@@ -123,6 +123,7 @@ def _by_rows(solver: LayerSolver, problem: LayerProblem) -> LayerSolution:
             scales=None if problem.scales is None else problem.scales[part],
             linear=None if problem.linear is None else problem.linear[part],
             add_up=sum_over_ranks,
+            mean_scale=None if problem.scales is None else problem.scales.double().mean(),
         )
     )
     weights, pruned = gather_rows(found.weights, sizes), gather_rows(found.pruned, sizes)
