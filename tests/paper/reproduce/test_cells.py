@@ -14,7 +14,7 @@ from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, Protocol, load_netw
 from brainsurgeon.paper.reproduce.published import PUBLISHED
 from brainsurgeon.paper.reproduce.show import show
 
-METHODS = ("mp", "wf", "cbs-s", "cbs", "cbs@1")
+METHODS = ("mp", "wf", "cbs-s-published", "cbs-published", "cbs-s", "cbs", "cbs@1")
 
 
 @pytest.fixture
@@ -38,9 +38,13 @@ def test_each_cell_records_exact_counts_and_how_it_came_about(protocol: Protocol
     for cell in found.values():
         assert (cell["pruned"], cell["size"], cell["seed"]) == (29_124, 32_360, 0)
         assert 0 < cell["accuracy"] <= 100
-        assert cell["settings"]["num_gradients"] == 40
+        assert cell["settings"]["method"]["num_gradients"] == 40
         assert cell["versions"]["torch"]
     assert found["cbs@1"]["scale"] == 1.0
+    published = found["cbs-s-published"]["settings"]["method"]
+    assert (published["whole_loss"], published["selection_damping"]) == (True, 0.0)
+    assert found["cbs-published"]["settings"]["method"]["update"] == {"type": "Joint"}
+    assert found["cbs-published"]["scale"] is None  # whole, and nothing looked for another
     assert "inverse" in found["wf"]["seconds"]
     assert "inverse" not in found["mp"]["seconds"]
 
@@ -62,6 +66,8 @@ def test_a_table_shows_ours_with_the_published_figure_in_brackets(protocol: Prot
     text = show("table1", ["mlpnet"], tmp_path, tmp_path)
     assert "29,124 of 32,360" in text
     assert f"({PUBLISHED['mlpnet']['mp'][0.9]:.2f})" in text
+    assert "| CBS-S as published | CBS-S, ours | WF | CBS as published | CBS, ours |" in text
+    assert text.count(f"({PUBLISHED['mlpnet']['cbs'][0.9]:.2f})") == 2  # the paper's figure is beside both
 
 
 @pytest.mark.parametrize("figure", ["figure3", "figure4", "figure5", "runtime"])

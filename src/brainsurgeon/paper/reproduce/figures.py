@@ -15,7 +15,8 @@ CURVES = {
     "mp": "black",
     "wf-s": "tab:blue",
     "wf": "tab:cyan",
-    "algorithm1": "tab:olive",
+    "cbs-s-published": "tab:olive",
+    "cbs-published": "tab:green",
     "cbs-s": "tab:orange",
     "cbs": "tab:red",
 }
@@ -50,7 +51,7 @@ def means(cells: Sequence[Cell], method: str, value: Any) -> tuple[list[float], 
 
 
 def run_time(cells: dict[str, list[Cell]], path: Path) -> None:
-    """Figure 3: run time by sparsity for WF, CBS-S and CBS."""
+    """Figure 3: run time by sparsity for WF and for our CBS-S and CBS."""
     plt = pyplot()
     figure, axes = plt.subplots(1, len(cells), figsize=(4 * len(cells), 3.2), squeeze=False)
     for axis, (network, own) in zip(axes[0], cells.items(), strict=True):
@@ -90,7 +91,8 @@ def curves(cells: dict[str, list[Cell]], path: Path) -> None:
     for axis, (network, own) in zip(axes[0], cells.items(), strict=True):
         for method, colour in CURVES.items():
             xs, ys = means(own, method, lambda cell: cell["accuracy"])
-            axis.plot(xs, ys, marker="o", label=TITLES[method], color=colour)
+            if xs:
+                axis.plot(xs, ys, marker="o", label=TITLES[method], color=colour)
         axis.set(title=network, xlabel="sparsity", ylabel="test accuracy (%)")
         axis.legend()
     _save(plt, figure, path)

@@ -18,7 +18,7 @@ from brainsurgeon.paper.models import build
 from brainsurgeon.paper.reproduce.published import PUBLISHED
 
 BASE = ("mp", "wf-s", "cbs-s", "wf", "cbs", "mp+cbs-u", "wf-s+cbs-u")
-PAPER_SEARCH = ("algorithm1", "algorithm1+cbs-u")
+PAPER_SEARCH = ("cbs-s-published", "cbs-published", "algorithm1", "algorithm1+cbs-u")
 ABLATION = ("rmp", "cbs@1")
 
 
