@@ -77,3 +77,12 @@ def test_a_loss_without_a_slope_is_refused_and_leaves_no_hook() -> None:
     with pytest.raises(BrainsurgeonError, match="detached"):
         output_costs(lambda x: model(x).detach().mean(), maps_of(model), [torch.ones(2, 3)])
     assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_samples_that_go_through_a_layer_one_by_one_are_added_up() -> None:
+    """Outputs of one dimension alone, as a network that chooses a sample's way has them."""
+    model, x = nn.Sequential(nn.Linear(3, 2)), torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    whole = output_costs(lambda batch: model(batch).square().sum(1).mean(), maps_of(model), [x])
+    single = output_costs(lambda b: torch.stack([model(row).square().sum() for row in b]).mean(), maps_of(model), [x])
+    assert torch.allclose(single["0.weight"], whole["0.weight"])
+    assert single["0.weight"].shape == (2,)

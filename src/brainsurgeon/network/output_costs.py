@@ -74,6 +74,6 @@ def _added_up(layers: Sequence[LinearMap], totals: dict[str, Tensor], samples: i
 def _add(totals: dict[str, Tensor], layer: LinearMap, size: int, gradient: Tensor) -> None:
     """Add the squares of one batch: the loss is a mean over `size` samples, so each sample's slope is that larger."""
     axis = 1 if isinstance(layer.module, nn.Conv1d | nn.Conv2d | nn.Conv3d) else gradient.dim() - 1
-    others = [number for number in range(gradient.dim()) if number != axis]
-    squares = (gradient.detach().float() * size).square().sum(others).double()
+    rows = (gradient.detach().float() * size).square().movedim(axis, 0)
+    squares = rows.reshape(len(rows), -1).sum(1).double()  # of one dimension, too, where samples go one by one
     totals[layer.name] = totals[layer.name] + squares if layer.name in totals else squares
