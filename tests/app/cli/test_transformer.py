@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from brainsurgeon.app.cli import main
 from brainsurgeon.app.target import load_target
+from brainsurgeon.files.checkpoint import load_checkpoint
 
 pytest.importorskip("transformers")
 FILE = Path(__file__).with_name("transformer.py")
@@ -37,7 +38,7 @@ def test_a_transformer_is_inspected_pruned_and_loaded_back(
     masks = load_file("run/result/masks.safetensors")
     assert sum(int(mask.sum()) for mask in masks.values()) == record["pruned"] == -(-record["size"] * 6 // 10)
     fresh = load_target(target).model
-    fresh.load_state_dict(load_file("run/result/model.safetensors"))
+    load_checkpoint(fresh, "run/result/model.safetensors")
     for name, mask in masks.items():
         assert bool((fresh.get_parameter(name)[mask] == 0).all())
         assert "embeddings" not in name
