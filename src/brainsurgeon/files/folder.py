@@ -1,6 +1,6 @@
 """A pruned model in a folder: its weights (dense or compressed), its masks and the record of how it came about.
 
-    model.safetensors              the plain state dict (tied weights once), which any reader of safetensors understands,
+    model.safetensors              the plain state dict (tied weights once), as any reader of safetensors takes it,
     masks.safetensors              and one boolean a weight, True where it is removed; or instead of both
     model.compressed.safetensors   bits and values (see `compressed.py`);
     result.json                    the record of the run, where there is one.
