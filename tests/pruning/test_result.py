@@ -1,8 +1,7 @@
-"""The record of a run: clock, events, words and files."""
+"""The record of a run: counts, words and files."""
 
 import dataclasses
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from brainsurgeon import BrainsurgeonError, save
-from brainsurgeon.events import Event, silent
-from brainsurgeon.events.clock import Clock
-from brainsurgeon.events.progress import watch
+from brainsurgeon.events import Event
 from brainsurgeon.pruning.result import LayerRecord, PruningResult
 
 
@@ -113,48 +110,3 @@ def test_saving_refuses_a_folder_that_holds_anything(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="is not empty"):
         make_result().save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_a_clock_counts_no_second_twice() -> None:
-    clock = Clock()
-    start = time.perf_counter()
-    with clock.measure("outer"):
-        time.sleep(0.01)
-        with clock.measure("inner"):
-            time.sleep(0.02)
-        time.sleep(0.01)
-    elapsed = time.perf_counter() - start
-    assert set(clock.seconds) == {"outer", "outer/inner"}
-    assert clock.seconds["outer/inner"] >= 0.02
-    assert clock.seconds["outer"] >= 0.02
-    assert sum(clock.seconds.values()) <= elapsed
-
-
-def test_a_clock_counts_what_fails_too() -> None:
-    clock = Clock()
-    with pytest.raises(KeyError), clock.measure("step"):
-        raise KeyError
-    assert clock.seconds["step"] > 0
-
-
-def test_events_reach_the_callback_and_those_of_the_search_the_trace() -> None:
-    seen: list[Event] = []
-    trace: list[Event] = []
-    with watch(seen.append, False, trace) as notify:
-        for stage in ("gradients", "search", "scale"):
-            notify(Event(stage, 1, 2))
-    assert [event.stage for event in seen] == ["gradients", "search", "scale"]
-    assert [event.stage for event in trace] == ["search", "scale"]
-
-
-def test_progress_is_drawn_on_request_and_only_on_the_error_stream(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for progress in (None, False):
-        with watch(silent, progress) as notify:
-            notify(Event("gradients", 1, 2))
-        assert capsys.readouterr() == ("", "")
-    with watch(silent, True) as notify:
-        notify(Event("gradients", 1, 2))
-        notify(Event("gradients", 2, 2))
-    assert capsys.readouterr().out == ""
