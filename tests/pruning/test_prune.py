@@ -27,7 +27,7 @@ LIMITS: dict[str, Any] = {
     "auto": {"max_gradients": 400},
 }
 TRAINING = {"auto", "gradual"}
-MOVING = {"wf", "cbs", "staged", "layerwise", "sparsegpt", *TRAINING}
+MOVING = {"wf", "cbs", "cbs-published", "staged", "layerwise", "sparsegpt", *TRAINING}
 
 
 def quick(method: str) -> dict[str, Any]:
