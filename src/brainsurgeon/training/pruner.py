@@ -250,30 +250,7 @@ def _plan(end: float, cuts: int, power: float, score_power: float, returning: bo
 def _checked_steps(steps: Any, end: float) -> int:
     if isinstance(steps, bool) or not isinstance(steps, Integral):
         raise BrainsurgeonError(
-            f"steps must be the whole number of optimizer steps of the training, such as epochs * len(loader), "
-            f"got {steps!r}"
-        )
-    if int(steps) * end < FEWEST:
-        raise BrainsurgeonError(
-            f"{steps} steps are too few to prune in by and by: the last cut is due after {end:g} of them, which must "
-            f'be {FEWEST} or more. Train longer, or prune at once by brainsurgeon.prune(model, data, sparsity, "mp")'
-        )
-    return int(steps)
-
-
-def _plan(end: float, cuts: int, power: float, score_power: float, returning: bool) -> Plan:
-    if not 0 < end <= 1 or cuts < 1 or power <= 0 or score_power < 0:
-        raise BrainsurgeonError(
-            "expected end above 0 and up to 1, one cut or more, a positive power and a score_power of 0 or more; got "
-            f"end={end!r}, cuts={cuts!r}, power={power!r}, score_power={score_power!r}"
-        )
-    return Plan(end=end, cuts=cuts, power=power, score_power=score_power, returning=returning)
-
-
-def _checked_steps(steps: Any, end: float) -> int:
-    if isinstance(steps, bool) or not isinstance(steps, Integral):
-        raise BrainsurgeonError(
-            f"steps must be the whole number of optimizer steps of the training, such as epochs * len(loader), "
+            "steps must be the whole number of optimizer steps of the training, such as epochs * len(loader), "
             f"got {steps!r}"
         )
     if int(steps) * end < FEWEST:
