@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -54,7 +55,8 @@ def plain_attention() -> Iterator[None]:
 @contextmanager
 def without_cache(model: nn.Module) -> Iterator[None]:
     """Let a language model keep no keys and values from call to call for a while: one call would change the next."""
-    configs = {id(c): c for m in model.modules() if getattr(c := getattr(m, "config", None), "use_cache", None) is True}
+    found: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    configs = {id(config): config for config in found if getattr(config, "use_cache", None) is True}
     try:
         for config in configs.values():
             config.use_cache = False

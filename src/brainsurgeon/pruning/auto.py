@@ -179,12 +179,12 @@ class AutoRun:
             values = {name: model.get_parameter(name).detach().clone() for name in self.surgery.weights.names}
             self.cut = dataclasses.replace(outcome, values=values)
         with torch.no_grad():
-            for name, values in (outcome.values or {}).items():
-                model.get_parameter(name).copy_(values)
+            for name, found in (outcome.values or {}).items():
+                model.get_parameter(name).copy_(found)
         return outcome
 
     def _judge(self, model: nn.Module) -> float:
-        """Return what the held-out samples say: the loss or, where they are few, the distance from the dense outputs."""
+        """Return what the held-out samples say: the loss or, where they are few, the distance from the dense."""
         with self.task.clock.measure("held-out"):
             if self.few and self.outputs is not None:
                 return held_out_distance(model, self.surgery.batch_loss.model, self.outputs, self.held_out)

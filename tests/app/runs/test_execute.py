@@ -7,16 +7,17 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from killing import SETTINGS, TARGET, execute_until, outcome, start
+from killing import SETTINGS, TARGET, outcome, start
 from safetensors.torch import load_file
 
 from brainsurgeon.app.recipe import make_recipe
 from brainsurgeon.app.runs import RunError, RunFolder, execute
 from brainsurgeon.app.runs import execute as execute_module
-from brainsurgeon.app.runs import steps as steps_module
+from brainsurgeon.app.runs.cells import Cell
 from brainsurgeon.app.target import load_target
 from brainsurgeon.files.checkpoint import load_checkpoint
 
@@ -59,27 +60,45 @@ def test_a_run_killed_at_ten_random_moments_ends_bit_identical(
 
 
 @pytest.mark.parametrize("moment", range(1, 7))
-def test_a_run_that_dies_right_after_a_step_goes_on_from_there(
+def test_a_run_that_dies_right_after_a_cell_goes_on_with_the_next(
     tmp_path: Path, undisturbed: tuple[RunFolder, float], monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
-    """The moments that chance may miss: after each of the files that make up a step or a cell."""
+    """A finished cell is the unit: what comes out of the others does not depend on what was done before them."""
     run = RunFolder.create(make_recipe(SETTINGS), tmp_path / "run")
-    execute_until(run, steps_module, moment, monkeypatch)
-    assert any(run.steps.iterdir())
+    save, saved = Cell.save, 0
+
+    def dying(*arguments: Any) -> Any:
+        nonlocal saved
+        found = save(*arguments)
+        saved += 1
+        if saved == moment:
+            raise SystemExit
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Cell, "save", dying)
+        with pytest.raises(SystemExit):
+            execute(run)
+    assert len(run.cells()) == moment
     execute(run)
     assert outcome(run) == outcome(undisturbed[0])
     assert records(run) == records(undisturbed[0])
 
 
-def test_finished_steps_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CBS-S has made the mask that CBS needs: its search runs once a sparsity."""
-    from brainsurgeon.engine.selection import RecentredSearch
+def test_a_cell_whose_model_is_gone_is_done_again(tmp_path: Path) -> None:
+    run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.5}), tmp_path / "run")
+    cell = execute(run)[0]
+    before = outcome(run)
+    (cell.folder / "model.safetensors").unlink()
+    assert not cell.finished
+    execute(run)
+    assert outcome(run) == before
 
-    searches = []
-    improve = RecentredSearch.improve
-    monkeypatch.setattr(RecentredSearch, "improve", lambda *a: searches.append(1) or improve(*a))
-    execute(RunFolder.create(make_recipe(SETTINGS), tmp_path / "run"))
-    assert len(searches) == 2
+
+def test_sparsities_that_are_close_have_cells_of_their_own(tmp_path: Path) -> None:
+    close = [0.90000012, 0.90000042]
+    run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": close}), tmp_path / "run")
+    assert [cell.result()["sparsity"] for cell in execute(run)] == close
 
 
 def test_a_finished_run_is_not_touched_by_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,16 +128,6 @@ def test_a_run_does_not_go_on_with_another_model_or_other_data(tmp_path: Path) -
     with pytest.raises(RunError, match="the model has other weights than when it was started"):
         execute(run)
     run.note(model=None)
-    run.note(examined={"loss": 1.0, "curvature": 1.0})
-    with pytest.raises(RunError, match="the data or the loss are other"):
+    run.note(data="other")
+    with pytest.raises(RunError, match="the data come in another order, or are other data"):
         execute(run)
-
-
-def test_last_digits_that_differ_are_said(tmp_path: Path) -> None:
-    run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.8}), tmp_path / "run")
-    cell = execute(run)[0]
-    loss = run.facts()["examined"]["loss"]
-    again = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.8}), tmp_path / "again")
-    again.note(examined={"loss": loss * (1 + 1e-7)})
-    assert "last digits" in execute(again)[0].result()["notes"][-1]
-    assert not cell.result()["notes"]

@@ -11,11 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from brainsurgeon.events import Event
-from brainsurgeon.paper.datasets import DataError, cache, fetch, load
-from brainsurgeon.paper.datasets.download import download
-
 from dataset_files import (
     Arrays,
     write_mnist,
@@ -23,6 +18,10 @@ from dataset_files import (
     write_python_batches,
     write_strips,
 )
+
+from brainsurgeon.events import Event
+from brainsurgeon.paper.datasets import DataError, cache, fetch, load
+from brainsurgeon.paper.datasets.download import download
 
 
 def write_gz(path: Path, content: bytes) -> None:

@@ -52,7 +52,7 @@ MethodOption = Annotated[
     typer.Option(
         "--method",
         "-m",
-        help="auto (tries what may be best), layerwise, gradual, mp, wf, cbs-s, cbs, mp+cbs-u, … (an unknown one lists them all).",
+        help="auto (tries what may be best), layerwise, gradual, mp, wf, cbs, … (an unknown one lists them all).",
         show_default="auto",
         rich_help_panel=METHOD,
     ),

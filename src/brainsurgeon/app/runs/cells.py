@@ -55,5 +55,6 @@ class Cell:
         pruned = torch.cat([mask.reshape(-1).cpu() for mask in result.masks.values()])
         shown = histograms(weights, dense.cpu(), after, pruned)
         (temporary / "measured.json").write_text(json.dumps({"scores": scores, "histograms": shown}))
+        shutil.rmtree(self.folder, ignore_errors=True)  # what is left of an outcome that lost its model
         temporary.replace(self.folder)
         return scores
