@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -143,3 +143,30 @@ def test_full_cbs_of_30_weights_and_more_is_proven_within_a_minute(N: int) -> No
     rng = np.random.default_rng(N)
     instance = Instance.from_gradients(rng.normal(size=(60, N)), rng.normal(size=N), 1e-3)
     assert solve(instance, N // 2, "branch-and-bound", 60.0).status == "optimal"
+
+
+WORST = {"last": lambda costs: int(costs.argmax()), "second worst": lambda costs: int(costs.argsort()[-2])}
+
+
+@pytest.mark.parametrize("start", WORST)
+@pytest.mark.parametrize("seed", range(12))
+def test_from_the_worst_start_the_best_set_is_found_whatever_the_split(seed: int, start: str) -> None:
+    """What is decided at once, and what is dropped, never holds the best set: by enumeration of all sets."""
+    for relaxation, costs in relaxations(make(seed, K=3 + seed % 6)):
+        outcome = branch_and_bound(relaxation, POINTS[WORST[start](costs)], np.inf)
+        assert outcome.status == "optimal"
+        scale = float(np.ptp(costs))
+        assert costs[(outcome.pruned == POINTS).all(1)][0] <= costs.min() + 1e-7 * scale
+        assert outcome.objective == pytest.approx(costs.min(), abs=1e-7 * scale)
+        assert outcome.lower <= costs.min() + 1e-7 * scale
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_only_rise_as_nodes_are_opened(seed: int) -> None:
+    """A child's bound is never below its parent's, though its own tangents may be rougher."""
+    rng = np.random.default_rng(seed)
+    instance = Instance.from_gradients(rng.normal(size=(12, 24)), rng.normal(size=24), 1e-3)
+    start = lowest(-np.abs(instance.weights), 12)
+    relaxation = rough_selection(instance.quadratic_form, instance.linear_form, 12)
+    lowers = [branch_and_bound(relaxation, start, np.inf, max_nodes=most).lower for most in (1, 2, 4, 8, 16, 64, 256)]
+    assert all(after >= before - 1e-12 for before, after in pairwise(lowers))

@@ -14,7 +14,7 @@ from brainsurgeon.network import gradients as module
 from brainsurgeon.network.gradients import Gradients, collect_gradients, mean_squares
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import PrunableWeights, find_weights
-from brainsurgeon.samples.batches import map_tensors
+from brainsurgeon.samples.batches import batch_size, map_tensors
 
 FALLBACK = "gradients are taken one by one"
 
@@ -191,3 +191,38 @@ def test_the_mean_of_the_rows_is_taken_in_no_less_than_float32(dtype: torch.dtyp
     assert found.dtype == torch.float64
     exact = 1e-14 if dtype == torch.float64 else 1e-6
     torch.testing.assert_close(found, columns.double().mean(1), rtol=exact, atol=0)
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("group", [1, 2])
+def test_where_memory_is_short_rows_are_taken_by_halves(room: int, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that holds so many rows at a time gives the same rows, in order."""
+    expected = collect(CASES["linear"], SAMPLES // group, group).columns
+    sizes: list[int] = []
+
+    def short_of_memory(*arguments: Any) -> Any:
+        rows, notes = choose(*arguments)
+
+        def limited(parameters: Any, groups: Any) -> Any:
+            sizes.append(batch_size(groups))
+            if sizes[-1] > room:
+                raise torch.cuda.OutOfMemoryError("out of memory")
+            return rows(parameters, groups)
+
+        return limited, notes
+
+    choose = module.choose_rows
+    monkeypatch.setattr(module, "choose_rows", short_of_memory)
+    found = collect(CASES["linear"], SAMPLES // group, group).columns
+    torch.testing.assert_close(found, expected)
+    assert sum(size for size in sizes if size <= room) == SAMPLES // group
+    assert (max(sizes) > room) == (room < SAMPLES // group)
+
+
+def test_a_row_that_does_not_fit_alone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(parameters: Any, groups: Any) -> Any:
+        raise torch.cuda.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(module, "choose_rows", lambda *arguments: (never, ()))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        collect(CASES["linear"], SAMPLES)

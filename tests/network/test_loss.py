@@ -1,6 +1,7 @@
 """One loss for every calling convention."""
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -330,3 +331,19 @@ def test_a_loss_of_numbers_has_no_axis_of_classes() -> None:
 @pytest.mark.parametrize("loss", ["model", dict_loss])
 def test_a_loss_of_the_model_has_no_steps(loss: LossLike) -> None:
     assert output_loss(loss, CASES["dict_batch"].model(), CASES["dict_batch"].data()) is None
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", nn.CrossEntropyLoss()], ids=str)
+def test_the_distance_of_pixels_is_the_mean_divergence_over_all_of_them(loss: LossLike) -> None:
+    """Classes lie along the second axis, whatever comes after it: the divergence of every pixel, one by one."""
+    dense, model = seeded(lambda: nn.Conv2d(3, 4, 1).double(), 0), seeded(lambda: nn.Conv2d(3, 4, 1).double(), 1)
+    x = seeded(lambda: torch.randn(5, 3, 2, 6, dtype=torch.float64), 2)
+    distance = distillation_loss(loss, dense)
+    assert distance is not None
+    found = distance(model, (x, torch.zeros(5, 2, 6).long()))
+    each = []
+    for sample, row, column in product(range(5), range(2), range(6)):
+        pixel = x[sample, :, row, column].view(1, 3, 1, 1)
+        p, q = (torch.softmax(net(pixel).view(4), 0) for net in (dense, model))
+        each.append(float((p * (p / q).log()).sum()))
+    assert float(found) == pytest.approx(sum(each) / len(each), rel=1e-9)

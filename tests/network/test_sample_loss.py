@@ -249,3 +249,41 @@ def test_an_empty_sample_is_refused() -> None:
     weights = find_weights(model)
     with pytest.raises(BrainsurgeonError, match="the data is empty"):
         SampleLoss(BatchLoss(model, "cross_entropy"), weights, weights.flatten(model), [])
+
+
+class Told:
+    """A candidate whose batch means are given, and which notes how many were asked for."""
+
+    def __init__(self, means: list[float]):
+        self._means, self.asked = means, 0
+
+    def means(self, batches: int) -> list[float]:
+        self.asked = max(self.asked, batches)
+        return self._means[:batches]
+
+    def loss(self, batches: int) -> float:
+        return sum(self.means(batches)) / batches
+
+
+class Judged:
+    """A sample of so many batches, of which a comparison starts on some."""
+
+    def __init__(self, batches: int, first: int):
+        self.num_judging, self._first = batches, first
+
+    def first_round(self, candidates: int) -> int:
+        return self._first
+
+
+@pytest.mark.parametrize(
+    ("gain", "asked"),
+    # Differences of −gain ± 1: 2 standard errors are 1.155 on 4 batches, 0.756 on 8, 0.516 on 16, 0.359 on 32.
+    [(1.2, 4), (1.1, 8), (0.8, 8), (0.7, 16), (0.55, 16), (0.4, 32), (0.3, 64), (0.01, 64), (-0.7, 16), (-0.3, 64)],
+)
+def test_the_paired_test_asks_for_two_standard_errors_of_the_mean(gain: float, asked: int) -> None:
+    """No sooner and no later; what comes alike to both candidates plays no part."""
+    common = [100.0 * (k % 7) for k in range(64)]
+    old = Told(common)
+    new = Told([base - gain + (-1) ** k for k, base in enumerate(common)])
+    assert better(Judged(64, 4), new, old) == (gain > 0)  # type: ignore[arg-type]
+    assert new.asked == old.asked == asked

@@ -263,3 +263,31 @@ def test_the_inverse_diagonal_of_what_is_kept(shape: tuple[int, int], dtype: tor
     expected[S] = np.diag(np.linalg.inv(H[np.ix_(S, S)]))
     assert_close(fisher.inverse_diagonal(kept), expected, dtype)
     assert_close(fisher.inverse_diagonal(), np.diag(np.linalg.inv(H)), dtype)  # and the whole is as before
+
+
+def ill_conditioned(K: int, n: int, damping: float = 0.01) -> tuple[Fisher, np.ndarray, torch.Generator]:
+    """Gradients that five directions dominate, in float32: their sums are rounded far more than the damping is."""
+    generator = torch.Generator().manual_seed(0)
+    columns = torch.randn(n, 5, generator=generator) @ torch.randn(5, K, generator=generator)
+    columns += 0.1 * torch.randn(n, K, generator=generator)
+    return Fisher(columns, damping), reference.fisher(columns.double().numpy().T, damping), generator
+
+
+def test_a_solve_is_refined() -> None:
+    """One application of the factor leaves a residual of more than a hundredth, a second step far less."""
+    fisher, H, generator = ill_conditioned(300, 600)
+    b = torch.randn(600, dtype=torch.float64, generator=generator)
+    residual = H @ fisher.solve(b).numpy() - b.numpy()
+    assert np.linalg.norm(residual) < 2e-3 * float(b.norm())
+
+
+@pytest.mark.parametrize(("K", "n"), [(300, 600), (600, 300)], ids=["K<n", "K>n"])
+def test_updates_and_newton_steps_are_refined(K: int, n: int) -> None:
+    """What is left of the condition of the minimum, (Hd + a)_S = 0, beside its parts."""
+    fisher, H, generator = ill_conditioned(K, n)
+    pruned, (w, a) = torch.arange(n) % 3 == 0, torch.randn(2, n, dtype=torch.float64, generator=generator)
+    step, kept = torch.where(pruned, -w, 0.0), (~pruned).numpy()
+    update, newton = fisher.moves(pruned, step, [a])
+    force = np.linalg.norm((H @ step.numpy())[kept])
+    assert np.linalg.norm((H @ update.numpy())[kept]) < 7e-8 * force
+    assert np.linalg.norm((H @ newton.numpy() + a.numpy())[kept]) < 1.2e-4 * float(a.norm())

@@ -1,5 +1,7 @@
 """The recentred search: never worse by the judge, and the wide search's equal where its model is the loss."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,6 +11,7 @@ from toys import ToyJudge, arbitrary_loss, make_toy, optimum, quadratic_judge
 
 from brainsurgeon.engine.problem import Problem
 from brainsurgeon.engine.selection import Magnitude, RecentredSearch
+from brainsurgeon.events import Event
 
 
 @given(st.integers(0, 10_000))
@@ -97,3 +100,28 @@ def test_a_search_that_starts_too_stiff_softens_until_it_finds_swaps() -> None:
         improved += soft < start
         assert (stiff < start) == (soft < start)
     assert improved > 10
+
+
+def test_a_gradient_is_taken_anew_at_every_mask_that_the_search_comes_to() -> None:
+    """And once at each: a round that takes nothing tries another stiffness with the gradient at hand."""
+    toy, events = make_toy(3, 6, 60), list[Event]()
+    inner, asked = quadratic_judge(toy), list[Tensor]()
+
+    def slope(pruned: Tensor) -> Tensor:
+        asked.append(pruned.clone())
+        assert inner.slope is not None
+        return inner.slope(pruned)
+
+    problem = replace(toy.problem(30, ToyJudge(inner.loss, slope)), notify=events.append)
+    search = RecentredSearch(Magnitude(), stiffness=1.0, pool=4, max_steps=12, min_improvement=1e-9)
+    found = search(problem)
+    taken = [int(event.values["swaps"]) for event in events if event.stage == "search"]
+    came_to = sum(map(bool, taken[:-1]))
+    assert came_to >= 3
+    assert len(asked) == 1 + came_to
+    assert torch.equal(asked[0], Magnitude()(problem))
+    assert len({tuple(mask.tolist()) for mask in asked}) == len(asked)
+    last = asked[-1] if not taken[-1] else None
+    assert last is None or torch.equal(last, found)
+    for before, after, swaps in zip(asked, asked[1:], filter(None, taken), strict=False):
+        assert int((before & ~after).sum()) == swaps

@@ -92,7 +92,7 @@ class Fisher:
         """H_ij = g_i·g_j/K + λ[i = j] for few i and j."""
         left, right = widen(self.columns[rows]), widen(self.columns[columns])
         same = rows.unsqueeze(1) == columns.unsqueeze(0)
-        return (left @ right.T).double() / self.rows + self.damping * same
+        return (left @ right.T).double() / self.rows + self.damping * same.double()
 
     def solve(self, b: Tensor) -> Tensor:
         """H⁻¹b, by Woodbury for K ≤ n: (b − Gᵀ(KλI + GGᵀ)⁻¹Gb)/λ, with one step of refinement."""
