@@ -186,7 +186,8 @@ class Layerwise:
         if not read:
             raise BrainsurgeonError("the data is empty: there is no sample to calibrate on")
         tokens = not tensors_of(read[0])[0].is_floating_point()
-        return list(regroup(read, min(TOKENS if tokens else IMAGES, _share_of(sum(map(batch_size, read))))))
+        share = -(-sum(map(batch_size, read)) // world_size())  # every rank gets some
+        return list(regroup(read, min(TOKENS if tokens else IMAGES, share)))
 
     def _costs(
         self, surgery: Surgery, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
@@ -233,12 +234,7 @@ class Layerwise:
 def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
     """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large."""
     tokens = not tensors_of(batches[0])[0].is_floating_point()
-    return own_share(list(regroup(first(batches, count), 1 if tokens else min(IMAGES, _share_of(count)))))
-
-
-def _share_of(samples: int) -> int:
-    """Return the samples of a rank, at least one."""
-    return max(1, -(-samples // world_size()))
+    return own_share(list(regroup(first(batches, count), 1 if tokens else IMAGES)))
 
 
 def _rounded(counts: list[int], area: int) -> list[int]:
