@@ -111,7 +111,7 @@ class Recipe(BaseModel):
             made[name] = make_method(name, known)
             left -= set(known)
         for key in left:  # ask again, for the message that names the nearest
-            make_method(self.methods[-1], {key: given[key]})
+            make_method(self.methods[-1], {k: given[k] for k in given if k in ("schedule", key)})
         return made
 
     def common(self, exclude: Sequence[str] | None = None) -> dict[str, Any]:

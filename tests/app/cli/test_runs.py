@@ -26,7 +26,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_prune_leaves_everything_in_one_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prune", TARGET, "-s", "0.8", "-o", "run", *QUICK]) == 0
+    assert main(["prune", TARGET, "-m", "cbs", "-s", "0.8", "-o", "run", *QUICK]) == 0
     out = capsys.readouterr().out
     assert "288 of 360 weights pruned" in out
     assert "accuracy:" in out
@@ -55,7 +55,9 @@ def test_the_recipe_that_is_written_back_makes_the_same_run(capsys: pytest.Captu
     assert first == second
     assert first["size"] == 150
     written = yaml.safe_load(Path("a/recipe.yaml").read_text())
-    assert (written["method"], written["loss_samples"], written["damping"]) == ("wf", 100, 1e-4)
+    assert (written["method"], written["loss_samples"]) == ("wf", 100)
+    assert "damping" not in written  # what nobody gave is the method's own, and stands in the record
+    assert first["settings"]["method"]["damping"] == 1e-4
 
 
 @pytest.mark.parametrize("fisher", ["sampled", "exact"])
@@ -64,7 +66,7 @@ def test_the_labels_of_the_gradients_are_an_option_and_are_written_down(fisher: 
     assert yaml.safe_load(Path("run/recipe.yaml").read_text())["fisher"] == fisher
     assert main(["prune", "-r", "run/recipe.yaml", "-o", "again", "-q"]) == 0
     first, again = (json.loads(Path(folder, "result/result.json").read_text()) for folder in ("run", "again"))
-    assert first["settings"]["fisher"] == fisher
+    assert first["settings"]["method"]["fisher"] == fisher
     assert {**first, "seconds": 0} == {**again, "seconds": 0}
 
 
@@ -96,14 +98,14 @@ def test_report_writes_pictures_and_tables(capsys: pytest.CaptureFixture[str]) -
 def test_inspect_says_what_would_happen_and_does_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["inspect", TARGET, "-s", "0.8", "-k", "50"]) == 0
+    assert main(["inspect", TARGET, "-m", "cbs", "-s", "0.8", "-k", "50"]) == 0
     out = capsys.readouterr().out
     assert "288 of 360 weights" in out
     assert "left alone" in out  # the biases
     assert "gradients" in out.partition("Time")[2]
     assert not list(Path.cwd().iterdir())
     monkeypatch.setattr("brainsurgeon.network.memory.available_bytes", lambda device: 1000)
-    monkeypatch.setattr("brainsurgeon.app.inspection.available_bytes", lambda device: 1000)
+    monkeypatch.setattr("brainsurgeon.app.forecast.available_bytes", lambda device: 1000)
     assert main(["inspect", TARGET, "--no-time"]) == 3
     assert "What would fit" in capsys.readouterr().err
     assert main(["prune", TARGET, "-o", "run"]) == 3
@@ -138,12 +140,12 @@ def test_doctor_says_how_to_get_what_is_missing(
     [
         (["prune"], 2, "which model?"),
         (["prune", TARGET, "--set", "damping"], 2, "KEY=VALUE"),
-        (["prune", TARGET, "--set", "num_draw=3"], 1, "num_draws"),
+        (["prune", TARGET, "-m", "cbs", "--set", "num_draw=3"], 1, "num_draws"),
         (["prune", "nothing.py:build"], 1, "there is no file"),
         (["prune", TARGET, "-m", "cbz"], 1, "unknown method 'cbz'"),
         (["prune", TARGET, "-s", "1.5"], 1, "should be less than 1"),
-        (["prune", TARGET, "--fisher", "true"], 1, "fisher says which labels"),
-        (["prune", TARGET, "--fisher", "exact", "--stages", "2"], 1, "fisher is for one shot"),
+        (["prune", TARGET, "-m", "cbs", "--fisher", "true"], 1, "fisher says which labels"),
+        (["prune", TARGET, "-m", "cbs", "--fisher", "exact", "--stages", "2"], 1, "fisher is of one-shot methods"),
         (["prune", TARGET, "--device", "gpu", "-o", "x"], 1, "device 'gpu' cannot be used here"),
         (["inspect", TARGET, "--device", "cuda:99"], 1, "device 'cuda:99' cannot be used here"),
         (["prune", "--resume", "nowhere"], 1, "not the folder of a run"),
@@ -170,7 +172,7 @@ def test_a_recipe_for_several_cells_is_not_pruned_as_one(capsys: pytest.CaptureF
 
 
 def test_log_lines_take_the_place_of_bars(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prune", TARGET, "-o", "run", *QUICK[:-1]]) == 0
+    assert main(["prune", TARGET, "-m", "cbs", "-o", "run", *QUICK[:-1]]) == 0
     err = capsys.readouterr().err
     assert "gradients: 60 of 60" in err
     assert "\x1b" not in err

@@ -26,8 +26,8 @@ def test_a_transformer_is_inspected_pruned_and_loaded_back(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     target = f"{FILE}:{kind}"
-    arguments = [target, "-s", "0.6", "--exclude", "*embeddings*", "--exclude", "*wpe*"]
-    arguments = arguments[:5] if kind == "classifier" else [*arguments[:3], *arguments[5:]]
+    left_alone = "*embeddings*" if kind == "classifier" else "*wpe*"
+    arguments = [target, "-m", "cbs", "-s", "0.6", "--exclude", left_alone]
     assert main(["inspect", *arguments, "-k", "40"]) == 0
     assert "attention" in capsys.readouterr().out.replace("attn", "attention")
     assert main(["prune", *arguments, *QUICK, "-o", "run"]) == 0
