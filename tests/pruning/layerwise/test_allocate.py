@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from brainsurgeon.errors import BrainsurgeonError
@@ -111,6 +111,28 @@ def test_on_tiny_convex_curves_it_is_as_good_as_trying_everything(
     )
     step = max(error_of(c, min(n + 1, c.size)) - error_of(c, n) for c, n in zip(tried, counts, strict=True))
     assert found <= best + 2 * step + 1e-9
+
+
+@given(
+    st.tuples(st.integers(20, 60), st.integers(100, 400)),
+    st.tuples(st.floats(-2, 2), st.floats(-2, 2)),
+    st.tuples(st.floats(7, 12), st.floats(7, 12)),
+    st.floats(0.05, 0.95),
+)
+def test_layers_of_any_size_share_as_the_best_split_does(
+    sizes: tuple[int, int], levels: tuple[float, float], rates: tuple[float, float], share: float
+) -> None:
+    """What counts is what one more weight costs, not one more part of the layer."""
+    pair = [
+        ErrorCurve(str(k), sizes[k], AT, tuple(10 ** levels[k] * math.exp(rates[k] * s) for s in AT)) for k in (0, 1)
+    ]
+    total = round(share * sum(sizes))
+    most = [math.floor(0.98 * size) for size in sizes]
+    splits = [(n, total - n) for n in range(total + 1) if n <= most[0] and total - n <= most[1]]
+    assume(splits)
+    best = min(sum(error_of(c, n) for c, n in zip(pair, split, strict=True)) for split in splits)
+    found = sum(error_of(c, n) for c, n in zip(pair, allocate(pair, total), strict=True))
+    assert found <= 1.03 * best + 1e-12
 
 
 def test_a_total_beyond_the_layers_is_refused() -> None:
