@@ -6,6 +6,8 @@ Seconds come from the rates of one measured run (SmolLM2-135M on an H200): its m
 device, so larger models run at higher rates, and the minutes are upper bounds.
 """
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 TOKENS = 128 * 1024
@@ -78,8 +80,9 @@ MEASURED = Llama("SmolLM2-135M", 576, 192, 1536, 30)
 MODELS = (MEASURED, Llama("7B", 4096, 4096, 11008, 32), Llama("70B", 8192, 1024, 28672, 80))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args(arguments)
     print("| model | weights | passes and moments | layers | moments added up | solutions sent |")
     for model in MODELS:
         sent = 5.0 * model.weights  # a float32 and a byte of the mask
