@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Augment = Callable[[Batch, torch.Generator], Batch]
 ENOUGH = 1000
 """With fewer held-out samples than this the dense outputs teach more than the labels do."""
-FEATURES = 100.0
+FEATURES = 10.0
 """The weight of the distance from the dense network's normalised features, where few samples are held out."""
 RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006)
 """Learning rates that may be tried, neighbours first, until the next one is worse."""
@@ -243,7 +243,7 @@ class GradualRun:
         everything = self.method.repair == "all"
         for name, parameter in self.surgery.original.named_parameters():
             model.get_parameter(name).requires_grad_(parameter.requires_grad)  # what was frozen stays so
-        if everything:
+        if everything and self.batch_size > 1:  # a single sample has no variance
             train_statistics(model)
         student = Student(model, self.surgery.weights, everything)
         plan = self.method.plan
