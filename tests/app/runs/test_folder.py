@@ -11,7 +11,6 @@ import torch
 
 from brainsurgeon.app.recipe import make_recipe
 from brainsurgeon.app.runs import RunError, RunFolder, execute
-from brainsurgeon.network import memory
 from brainsurgeon.network.memory import DoesNotFitError
 
 TARGET = f"{Path(__file__).with_name('own_model.py')}:build"
@@ -64,7 +63,7 @@ def test_a_full_disk_is_noticed_before_work(tmp_path: Path, monkeypatch: pytest.
 def test_too_little_memory_is_said_before_work_with_what_would_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, remedies: list[str]
 ) -> None:
-    monkeypatch.setattr("brainsurgeon.network.memory.available_bytes", lambda device: free)
+    monkeypatch.setattr("brainsurgeon.pruning.memory.available_bytes", lambda device: free)
     run = RunFolder.create(make_recipe({**RECIPE, "num_gradients": 100}), tmp_path / "run")
     with pytest.raises(DoesNotFitError) as refused:
         execute(run)
@@ -75,29 +74,11 @@ def test_too_little_memory_is_said_before_work_with_what_would_fit(
         execute(RunFolder.create(make_recipe({**RECIPE, "num_gradients": fitting}), tmp_path / "fits"))
 
 
-def test_stages_count_their_gram_matrices_unless_they_take_none() -> None:
-    from brainsurgeon.app.inspection import inspect
-    from brainsurgeon.app.target import load_target
-
-    target = load_target(TARGET)
-    staged = inspect(make_recipe({"target": TARGET, "method": "auto"}), target, timed=False)
-    assert staged.memory["Gram matrices"] == 16 * (12**2 + 24**2)
-    fisher = make_recipe({"target": TARGET, "method": "auto", "curvature": "fisher"})
-    assert "Gram matrices" not in inspect(fisher, target, timed=False).memory
-
-
 def test_a_method_without_gradients_needs_no_memory_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brainsurgeon.network.memory.available_bytes", lambda device: 1000)
-    execute(RunFolder.create(make_recipe({**RECIPE, "method": "mp"}), tmp_path / "run"))
-
-
-def test_a_containers_own_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    (tmp_path / "memory.max").write_text("5000000\n")
-    (tmp_path / "memory.current").write_text("4000000\n")
-    assert memory.available_bytes(torch.device("cpu")) == 1_000_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert (memory.available_bytes(torch.device("cpu")) or 0) > 1_000_000
+    monkeypatch.setattr("brainsurgeon.pruning.memory.available_bytes", lambda device: 60_000)
+    execute(RunFolder.create(make_recipe({"target": TARGET, "method": "mp", "sparsity": 0.8}), tmp_path / "run"))
+    with pytest.raises(DoesNotFitError):
+        execute(RunFolder.create(make_recipe(RECIPE), tmp_path / "other"))
 
 
 def test_a_folder_that_is_no_run_is_not_resumed(tmp_path: Path) -> None:

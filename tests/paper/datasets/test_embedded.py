@@ -31,7 +31,7 @@ def test_the_sample_is_taken_from_the_right_part_of_mnist() -> None:
 
 
 def test_the_assets_are_small_and_attributed() -> None:
-    assets = files("brainsurgeon") / "assets"
+    assets = files("brainsurgeon.paper") / "assets"
     sizes = {entry.name: len(entry.read_bytes()) for entry in assets.iterdir() if entry.is_file()}
     assert sum(sizes.values()) < 2 * 2**20
     assert "Creative Commons" in (assets / "MNIST.txt").read_text()
