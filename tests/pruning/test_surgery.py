@@ -91,7 +91,10 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "loss that is no loss": ({"loss": 3}, "loss must be a name or a callable"),
     "loss per sample": ({"loss": nn.CrossEntropyLoss(reduction="none")}, "must be one number"),
     "unknown method": ({"method": "cbs-x"}, "unknown method 'cbs-x'. Did you mean 'cbs"),
-    "no method": ({"method": None}, "method must be a name, a OneShot, a Staged, .* got None; the names are: auto, "),
+    "no method": (
+        {"method": None},
+        "method must be a name, one of the method classes .* got None; the names are: auto, ",
+    ),
     "pair of names": (
         {"method": ("mp", "cbs-u")},
         "or a pair of a selection and an update that can be called, got .'mp', 'cbs-u'",
@@ -122,7 +125,7 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", BAD_CALLS)
 def test_a_bad_call_is_answered(name: str) -> None:
     arguments, message = BAD_CALLS[name]
-    call = {"model": model(), "data": data(), "sparsity": 0.5, **QUICK, **arguments}
+    call = {"model": model(), "data": data(), "sparsity": 0.5, "method": "cbs", **QUICK, **arguments}
     with pytest.raises(BrainsurgeonError, match=message):
         prune(**call)
 
@@ -204,7 +207,7 @@ def test_a_bad_call_leaves_the_model_as_it_was() -> None:
     network = model().train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     with pytest.raises(BrainsurgeonError):
-        prune(network, data(), 0.5, budget={"*": 0.1}, in_place=True, **QUICK)
+        prune(network, data(), 0.5, "cbs", budget={"*": 0.1}, in_place=True, **QUICK)
     assert network.training
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 

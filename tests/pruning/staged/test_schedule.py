@@ -106,4 +106,4 @@ def test_a_schedule_that_makes_no_sense_is_refused(settings: dict[str, object], 
 def test_prune_takes_a_number_of_stages_or_a_schedule_and_nothing_else(schedule: object) -> None:
     case = CASES["linear"]
     with pytest.raises(BrainsurgeonError, match="stage"):
-        prune(case.model(), case.data(), 0.5, schedule=schedule)  # type: ignore[arg-type]
+        prune(case.model(), case.data(), 0.5, "cbs", schedule=schedule)  # type: ignore[arg-type]
