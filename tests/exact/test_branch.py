@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +160,36 @@ def test_from_the_worst_start_the_best_set_is_found_whatever_the_split(seed: int
         assert costs[(outcome.pruned == POINTS).all(1)][0] <= costs.min() + 1e-7 * scale
         assert outcome.objective == pytest.approx(costs.min(), abs=1e-7 * scale)
         assert outcome.lower <= costs.min() + 1e-7 * scale
+
+
+class Central:
+    """A relaxation that is never minimised: the tangents are taken at the centre of each node, and its points are poor.
+
+    So the incumbent stays bad for long, and a bound that claims too much cuts the best set off.
+    """
+
+    def __init__(self, inner: Relaxation):
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def relax(self, state: np.ndarray, warm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        free = state == FREE
+        left = self._inner.count - (state == 1).sum(1, keepdims=True)
+        return np.where(free, left / np.maximum(free.sum(1, keepdims=True), 1), state).astype(float), warm
+
+
+@pytest.mark.parametrize("K", [3, 6, 12])
+@pytest.mark.parametrize("seed", range(12))
+def test_with_the_roughest_tangents_and_the_worst_start_the_best_set_is_found(seed: int, K: int) -> None:
+    rng = np.random.default_rng([seed, K])
+    for damping in (1e-3, 2e-2):
+        instance = Instance.from_gradients(rng.normal(size=(K, N)), rng.normal(size=N), damping)
+        for relaxation, costs in relaxations(instance):
+            outcome = branch_and_bound(Central(relaxation), POINTS[costs.argmax()], np.inf)
+            assert outcome.status == "optimal"
+            assert outcome.objective == pytest.approx(costs.min(), abs=1e-7 * float(np.ptp(costs)))
 
 
 @pytest.mark.parametrize("seed", range(6))
