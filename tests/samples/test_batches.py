@@ -1,6 +1,7 @@
 """Data in any shape gives the same samples, each once."""
 
 from collections import namedtuple
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.samples.batches import SampleStream, as_batches, batch_size, map_tensors, regroup, tensors_of
+from brainsurgeon.samples.batches import (
+    SampleStream,
+    as_batches,
+    batch_size,
+    map_tensors,
+    regroup,
+    replayable,
+    tensors_of,
+)
 
 CPU = torch.device("cpu")
 X, Y = torch.arange(150.0).unsqueeze(1), torch.arange(150)
@@ -128,3 +137,26 @@ def test_batches_that_are_not_batches_are_refused(batch: Any, message: str) -> N
 def test_data_that_is_no_data_is_refused(generator: torch.Generator) -> None:
     with pytest.raises(BrainsurgeonError, match="data must be"):
         as_batches(5, generator)
+
+
+def test_an_iterator_is_read_once_and_no_further_than_asked() -> None:
+    read: list[int] = []
+
+    def source() -> Iterator[tuple[Tensor, Tensor]]:
+        for k in range(5):
+            read.append(k)
+            yield torch.full((2, 3), float(k)), torch.full((2,), k)
+
+    replay = replayable(source())
+    assert [int(y[0]) for _, (_, y) in zip(range(2), replay, strict=False)] == [0, 1]
+    assert read == [0, 1]
+    for _ in range(2):
+        assert [int(y[0]) for _, y in replay] == [0, 1, 2, 3, 4]
+    first, second = iter(replay), iter(replay)
+    assert [int(next(it)[1][0]) for it in (first, second, first)] == [0, 0, 1]
+    assert read == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("data", [None, [1, 2], (torch.ones(2), torch.ones(2)), {"x": torch.ones(2)}], ids=str)
+def test_what_can_be_read_again_is_left_as_it_is(data: Any) -> None:
+    assert replayable(data) is data

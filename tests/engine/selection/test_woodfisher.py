@@ -1,4 +1,4 @@
-"""Magnitude and WoodFisher: the weights of lowest score."""
+"""WoodFisher: the weights of lowest statistic."""
 
 import numpy as np
 import pytest
@@ -7,14 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import Toy, indices_of, make_toy, toys
 
-from brainsurgeon.engine.selection import Magnitude, WoodFisher
-
-
-@given(toys(), st.data())
-def test_magnitude_takes_the_smallest(toy: Toy, data: st.DataObject) -> None:
-    count = data.draw(st.integers(0, toy.size))
-    found = indices_of(Magnitude()(toy.problem(count)))
-    assert found == sorted(np.argsort(np.abs(toy.w), kind="stable")[:count].tolist())
+from brainsurgeon.engine.selection import WoodFisher
 
 
 @given(toys(), st.data())
