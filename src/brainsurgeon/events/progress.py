@@ -49,7 +49,7 @@ def bars(console: Console | None = None) -> Iterator[Callback]:
             return Text("" if not speed else f"{speed:.0f}/s" if speed >= 10 else f"{speed:.2g}/s", style="dim")
 
     left = TimeRemainingColumn(elapsed_when_finished=True)
-    columns = (TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), Rate(), left)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(None), MofNCompleteColumn(), Rate(), left)
     with Progress(*columns, console=console or Console(stderr=True), transient=True, expand=True) as shown:
         tasks: dict[str, TaskID] = {}
         last: dict[str, int] = {}

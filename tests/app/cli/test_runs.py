@@ -213,3 +213,23 @@ def test_starting_takes_well_under_a_second() -> None:
     subprocess.run([sys.executable, "-m", "brainsurgeon", "--help"], check=True, capture_output=True)
     after = os.times()
     assert after.children_user + after.children_system - before.children_user - before.children_system < 1.0
+
+
+def test_names_of_layers_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.py").write_text(
+        "import torch\nfrom torch import nn\n\n\n"
+        "def model():\n"
+        "    made = nn.Sequential()\n"
+        "    made.add_module('a[/b]', nn.Linear(6, 5))\n"
+        "    made.add_module('[red]c', nn.Linear(5, 3))\n"
+        "    return made, (torch.randn(20, 6), torch.randint(3, (20,)))\n"
+    )
+    assert main(["inspect", f"{tmp_path}/odd.py:model", "--no-time", "-m", "mp"]) == 0
+    shown = capsys.readouterr().out
+    assert "a[/b].weight" in shown
+    assert "[red]c.weight" in shown
+    folder = str(tmp_path / "run[/b]")
+    assert main(["prune", f"{tmp_path}/odd.py:model", "-m", "mp", "-s", "0.5", "-o", folder]) == 0
+    out, err = capsys.readouterr()
+    assert "a[/b].weight" in out
+    assert "run[/b]" in err

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 EXTRAS = {  # package: (its extra of ours, what it is for)
-    "matplotlib": ("plots", "figures of the paper"),
-    "pillow": ("plots", "images; pictures as PNG"),
+    "matplotlib": ("plots", "figures of the paper; a report's pictures as PNG"),
+    "pillow": ("data", "images of data sets"),
     "onnx": ("onnx", "export to ONNX"),
     "onnxruntime": ("onnx", "checking and timing ONNX"),
     "openvino": ("openvino", "timing sparse weights"),
@@ -86,4 +86,5 @@ def _data() -> Iterator[tuple[str, str]]:
 
     for name in DATASETS:
         folder = cache_folder() / name
-        yield name, str(folder) if folder.is_dir() else f"[dim]not in {folder}: brainsurgeon data fetch {name}[/]"
+        place = escape(str(folder))  # a path is no markup
+        yield name, place if folder.is_dir() else f"[dim]not in {place}: brainsurgeon data fetch {name}[/]"

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from brainsurgeon.app.cli import options as o
 
@@ -51,7 +53,7 @@ def inspect(
     console.print(f"To prune: [bold]{share}[/]. Curvature in {found.blocks:,} block{'s' * (found.blocks > 1)}{widest}.")
     _say_needs(console, found)
     if found.problem:
-        Console(stderr=True).print(f"[bold red]It does not fit:[/] {found.problem}", soft_wrap=True)
+        Console(stderr=True).print(f"[bold red]It does not fit:[/] {escape(found.problem)}", soft_wrap=True)
         raise typer.Exit(DOES_NOT_FIT)
 
 
@@ -61,11 +63,11 @@ def _layers(found: "Inspection") -> Table:
     for name in ("shape", "weights", "pruned by magnitude", "sparsity"):
         table.add_column(name, justify="right")
     for layer in found.layers:
-        shape = "×".join(map(str, layer.shape))
+        name, shape = Text(layer.name), "×".join(map(str, layer.shape))
         if layer.pruned is None:
-            table.add_row(layer.name, shape, f"{layer.size:,}", "left alone", "", style="dim")
+            table.add_row(name, shape, f"{layer.size:,}", "left alone", "", style="dim")
         else:
-            table.add_row(layer.name, shape, f"{layer.size:,}", f"{layer.pruned:,}", f"{layer.pruned / layer.size:.1%}")
+            table.add_row(name, shape, f"{layer.size:,}", f"{layer.pruned:,}", f"{layer.pruned / layer.size:.1%}")
     return table
 
 
@@ -75,7 +77,7 @@ def _say_needs(console: Console, found: "Inspection") -> None:
     free = "unknown" if found.free is None else _size(found.free)
     console.print(f"Memory: about [bold]{_size(total)}[/] ({parts}); free: {free}.", highlight=False, soft_wrap=True)
     if found.seconds:
-        parts = ", ".join(f"{name} {_time(value)}" for name, value in found.seconds.items())
+        parts = ", ".join(f"{escape(name)} {_time(value)}" for name, value in found.seconds.items())
         whole = _time(sum(found.seconds.values()))
         rough = "at least" if found.staged else "very roughly"
         console.print(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from brainsurgeon.app.cli.show import say
+
 if TYPE_CHECKING:
     from brainsurgeon.app.recipe import Recipe
     from brainsurgeon.app.runs import Cell, RunFolder
@@ -41,12 +43,12 @@ def carry_out(run: "RunFolder", kind: str, track: list[str] | None, quiet: bool)
 
     errors = Console(stderr=True)
     if not quiet:
-        errors.print(f"Run folder: {run.path}", highlight=False, soft_wrap=True)
+        say(errors, f"Run folder: {run.path}")
     with _told(run, track or [], quiet, errors) as callback:
         try:
             return execute(run, callback)
         except KeyboardInterrupt:
-            errors.print(f"\nGo on with: brainsurgeon {kind} --resume {run.path}", highlight=False, soft_wrap=True)
+            say(errors, f"\nGo on with: brainsurgeon {kind} --resume {run.path}")
             raise
 
 
