@@ -18,6 +18,7 @@ import typer.main
 
 import brainsurgeon
 from brainsurgeon.app.cli import app, main
+from brainsurgeon.pruning.auto import EFFORTS
 from experiments import write_results, write_tables
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +59,7 @@ def readers_names() -> dict[str, object]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(EFFORTS, "standard", 2000)  # the same calls, and a hundredth of the training
     names = readers_names()
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -143,6 +145,7 @@ def test_a_table_that_differs_from_its_record_would_be_found(monkeypatch: pytest
     assert [page.name for page, text in pages.items() if page.read_text() != text] == ["choosing.md"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_notebooks_run(path: Path, tmp_path: Path) -> None:
     nbclient = pytest.importorskip("nbclient", reason="needs brainsurgeon[docs]")

@@ -11,7 +11,8 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     command = "pip install -q -c constraints.txt -e '.[dev]'"
     assert command in README
     assert command in SCRIPT.replace("pip install --quiet --disable-pip-version-check", "pip install -q")
-    assert "pytest" in SCRIPT.splitlines()
+    assert "&& .venv/bin/pytest -n 2\n" in README
+    assert "pytest -n 2" in SCRIPT.splitlines()
 
 
 def test_ci_runs_the_checks_that_contributors_are_told_of() -> None:

@@ -224,7 +224,11 @@ def test_outputs_that_are_no_tensor_have_no_distance() -> None:
     assert distillation_loss("cross_entropy", nn.Linear(6, 3), pair()) is not None
 
 
-@pytest.mark.parametrize("loss", [F.cross_entropy, nn.CrossEntropyLoss(), F.nll_loss, nn.NLLLoss()], ids=repr)
+@pytest.mark.parametrize(
+    "loss",
+    [F.cross_entropy, nn.CrossEntropyLoss(), F.nll_loss, nn.NLLLoss()],
+    ids=["cross_entropy", "CrossEntropyLoss", "nll_loss", "NLLLoss"],
+)
 def test_a_loss_of_classes_is_known_as_a_function_and_as_a_module_too(loss: LossLike) -> None:
     dense, model = nn.Linear(6, 3), nn.Linear(6, 3)
     named, given = distillation_loss("cross_entropy", dense), distillation_loss(loss, dense)

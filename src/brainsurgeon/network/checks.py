@@ -123,6 +123,7 @@ def check_separate(batch_loss: BatchLoss, batch: Batch, group: int | None) -> tu
     found = coupling(batch_loss, batch)
     if not found:
         return ()
+    check_loss(batch_loss, batch)  # a loss that is another each time looks coupled too
     if "sum over samples" in found:
         return (f"the loss is no mean: {found}; give reduction='mean', or batches of other sizes weigh otherwise",)
     told = f"the loss couples the samples of a batch: {found}"
