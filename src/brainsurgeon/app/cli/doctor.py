@@ -1,6 +1,5 @@
 """`brainsurgeon doctor`: what this machine has, and what is missing."""
 
-import importlib.metadata
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +43,8 @@ def doctor() -> None:
 
 
 def _version(package: str) -> str | None:
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
