@@ -9,8 +9,8 @@ from networks import BY_NAME
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from brainsurgeon.network.distillation import Lesson, Teacher, distance, held_out_distance, watched
-from brainsurgeon.network.loss import BatchLoss, output_loss
+from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance, watched
+from brainsurgeon.network.loss import BatchLoss, distance, output_loss
 
 shapes = pytest.mark.parametrize(("shape", "axis"), [((5, 4), 1), ((5, 4, 3), 1), ((5, 3, 4), -1)])
 

@@ -19,6 +19,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss
 from brainsurgeon.network.gradients import collect_gradients
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.match import Match
 from brainsurgeon.network.sample_loss import (
     BATCH,
     DECIDING,
@@ -57,7 +58,11 @@ def estimate_seconds(
     stream = SampleStream(target.data, torch.Generator().manual_seed(recipe.seed), device, keep=1)
     batches = list(regroup(stream.take(max(8, PROBE_ROWS * settings.gradient_batch)), BATCH))
     check_loss(loss, batches[0])
-    warming, row = _time_of_gradients(loss, weights, batches, settings)
+    measured, labelled = loss, batches
+    if isinstance(target.loss, Match):
+        generator = torch.Generator().manual_seed(recipe.seed)
+        measured, labelled = target.loss.pulled(loss.model), list(target.loss.drawn(batches, generator))
+    warming, row = _time_of_gradients(measured, weights, labelled, settings)
     found = {"gradients": warming}
     with torch.no_grad():
         batch = _median_time(lambda: loss(batches[0]), device) * BATCH / batch_size(batches[0])

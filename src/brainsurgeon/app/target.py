@@ -13,6 +13,7 @@ function is called.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import importlib
 import importlib.util
@@ -20,7 +21,7 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -84,7 +85,21 @@ def load_target(
         from brainsurgeon.files.checkpoint import load_checkpoint
 
         load_checkpoint(target.model, checkpoint)
-    return target
+    return _with_dense(target)
+
+
+def _with_dense(target: Target) -> Target:
+    """Bind the distance from the dense outputs to the model as it is now, for whatever is asked of it later."""
+    import torch
+
+    from brainsurgeon.network.match import bound_loss
+    from brainsurgeon.network.modes import for_examination
+    from brainsurgeon.samples.batches import replayable
+
+    data = replayable(target.data)
+    device = next((parameter.device for parameter in target.model.parameters()), torch.device("cpu"))
+    loss = bound_loss(target.loss, data, lambda: for_examination(copy.deepcopy(target.model), device), device)
+    return replace(target, loss=loss, data=data)
 
 
 def _demo() -> Target:

@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size
@@ -44,7 +46,7 @@ class Teacher:
         return self.parts is not None
 
     @contextmanager
-    def watching(self, model: nn.Module) -> Iterator[Callable[[Batch, Callable[[], Tensor]], Tensor]]:
+    def watching(self, model: nn.Module) -> Iterator[Callable[[Batch, Callable[[], Any]], Tensor]]:
         """Give a way from a batch and a student's forward pass (its outputs) to the value of the lesson."""
         ours: list[Tensor] = []
         theirs: list[Tensor] = []
@@ -53,7 +55,7 @@ class Teacher:
             for network, into in ((model, ours), (self.dense, theirs)):
                 hooks += [module.register_forward_hook(_note(into)) for module in watched(network)]
 
-        def value(batch: Batch, student: Callable[[], Tensor]) -> Tensor:
+        def value(batch: Batch, student: Callable[[], Any]) -> Tensor:
             ours.clear()
             theirs.clear()
             return self._value(batch, student(), ours, theirs)
@@ -64,35 +66,26 @@ class Teacher:
             for hook in hooks:
                 hook.remove()
 
-    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+    def outputs(self, model: nn.Module, batch: Batch) -> Any:
         """Return what a model gives for a batch."""
         assert self.parts is not None  # asked for only where `can_teach`
         return self.parts.outputs(model, batch)
 
-    def _value(self, batch: Batch, found: Tensor, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+    def _value(self, batch: Batch, found: Any, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
         parts, lesson = self.parts, self.lesson
         assert parts is not None
-        total = torch.zeros((), device=found.device)
+        terms = []
         if lesson.share < 1:
-            total = total + (1 - lesson.share) * parts.loss(found, batch)
+            terms.append((1 - lesson.share) * parts.loss(found, batch))
         if lesson.share or lesson.features:
             with torch.no_grad():
                 wanted = parts.outputs(self.dense, batch)
             if lesson.share:
-                total = total + lesson.share * distance(found, wanted, parts.axis, lesson.temperature)
+                terms.append(lesson.share * parts.distance(found, wanted, lesson.temperature))
         if lesson.features and ours:
             pairs = zip(ours, theirs, strict=True)
-            total = total + lesson.features * sum(_feature_distance(a, b) for a, b in pairs) / len(ours)
-        return total
-
-
-def distance(found: Tensor, wanted: Tensor, axis: int | None, temperature: float = 1.0) -> Tensor:
-    """Return the mean divergence of predictions along an axis of classes, else the relative squared difference."""
-    if axis is None:
-        return (found - wanted).square().mean() / wanted.var().clamp_min(1e-12)
-    p = (wanted.float() / temperature).log_softmax(axis)
-    q = (found.float() / temperature).log_softmax(axis)
-    return temperature**2 * (p.exp() * (p - q)).sum(axis).mean()
+            terms.append(lesson.features * torch.stack([_feature_distance(a, b) for a, b in pairs]).mean())
+        return torch.stack(terms).sum()
 
 
 def watched(model: nn.Module) -> list[nn.Module]:
@@ -121,8 +114,9 @@ def held_out_distance(model: nn.Module, dense: nn.Module, parts: OutputLoss, bat
     try:
         model.to(device).eval()
         for batch in batches:
+            pulse()
             size = batch_size(batch)
-            total += float(distance(parts.outputs(model, batch), parts.outputs(dense, batch), parts.axis)) * size
+            total += float(parts.distance(parts.outputs(model, batch), parts.outputs(dense, batch))) * size
             count += size
     finally:
         model.to(home)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.loss import BatchLoss, LossLike, call
+from brainsurgeon.network.match import Match
 from brainsurgeon.network.prediction import CLASSES, Prediction, prediction_of
 from brainsurgeon.samples.batches import Batch, batch_size, map_tensors, regroup
 
@@ -50,6 +51,8 @@ def relabel(
 
     Of the targets only one thing is used: which places of a sequence the loss leaves out.
     """
+    if isinstance(loss, Match):
+        return _matched(fisher, batch_loss, loss, batches, rows, generator)
     if fisher == "empirical":
         return Rows(batch_loss, batches, rows)
     prediction, model = prediction_of(loss), batch_loss.model
@@ -70,6 +73,17 @@ def relabel(
     note = f"exact Fisher matrix: {samples * size} rows are {samples} samples, a row for each of {size} outputs"
     every = _every(prediction, model, itertools.chain([first], batches), samples, size)
     return Rows(pulled, every, samples * size, (note,))
+
+
+def _matched(
+    fisher: str, batch_loss: BatchLoss, loss: Match, batches: Iterator[Batch], rows: int, generator: torch.Generator
+) -> Rows:
+    """Return the rows of the distance from the dense outputs, which has no labels: they are drawn."""
+    if fisher == "exact":
+        raise BrainsurgeonError('with loss="match" outputs are drawn around the dense ones: take fisher="sampled"')
+    note = "the Fisher matrix is of outputs drawn around the dense ones: there are no labels"
+    notes = (note,) if fisher == "empirical" else ()
+    return Rows(loss.pulled(batch_loss.model), loss.drawn(batches, generator), rows, notes)
 
 
 def _pull(output: Tensor, direction: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.samples.batches import Batch
 
 LossLike = str | Callable[..., Tensor]
+MATCH = "match"
+"""The distance from the dense model's outputs, which `Surgery` makes a loss of (`network/match.py`)."""
 
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cross_entropy": F.cross_entropy,
@@ -55,8 +57,13 @@ def _as_model_loss(loss: LossLike) -> Callable[[nn.Module, Batch], Tensor]:
     if loss == "next_token":
         return _next_token
     if isinstance(loss, str):
+        if loss.partition(":")[0] == MATCH:
+            raise BrainsurgeonError(
+                f"loss={loss!r} is the distance from the dense model, which only pruning knows (prune, Surgery, "
+                "sensitivity): give the loss that the model was trained with"
+            )
         if loss not in LOSSES:
-            known = ", ".join(['"model"', '"next_token"', *(f'"{name}"' for name in LOSSES)])
+            known = ", ".join(['"model"', '"next_token"', '"match"', *(f'"{name}"' for name in LOSSES)])
             raise BrainsurgeonError(f"unknown loss {loss!r}: give one of {known}, or a callable")
         return _on_output(LOSSES[loss])
     if not callable(loss):
@@ -125,20 +132,41 @@ def distillation_loss(
 
 @dataclass(frozen=True)
 class OutputLoss:
-    """A loss in two steps: from model and batch to one tensor of outputs, and from that and the batch to the loss.
+    """A loss in two steps: from model and batch to outputs, one tensor, and from those and the batch to the loss.
 
-    `axis` is that of the classes, None where the outputs are no scores of classes.
+    `axis` is that of the classes, None where the outputs are no scores of classes. A loss that is a distance from the
+    dense outputs itself is `own`; its outputs are all that it compares.
     """
 
-    outputs: Callable[[nn.Module, Batch], Tensor]
-    loss: Callable[[Tensor, Batch], Tensor]
+    outputs: Callable[[nn.Module, Batch], Any]
+    loss: Callable[[Any, Batch], Tensor]
     axis: int | None
+    own: Any = None
+
+    def distance(self, found: Any, wanted: Any, temperature: float = 1.0) -> Tensor:
+        """Return the mean distance of outputs from the dense model's."""
+        if self.own is not None:
+            value: Tensor = self.own.distance(found, wanted, temperature)
+            return value
+        return distance(found, wanted, self.axis, temperature)
+
+
+def distance(found: Tensor, wanted: Tensor, axis: int | None, temperature: float = 1.0) -> Tensor:
+    """Return the mean divergence of predictions along an axis of classes, else the relative squared difference."""
+    if axis is None:
+        return (found - wanted).square().mean() / wanted.var().clamp_min(1e-12)
+    p = (wanted.float() / temperature).log_softmax(axis)
+    q = (found.float() / temperature).log_softmax(axis)
+    return temperature**2 * (p.exp() * (p - q)).sum(axis).mean()
 
 
 def output_loss(loss: LossLike, model: nn.Module, probe: Batch) -> OutputLoss | None:
     """Return the two steps of a loss, None where it does not show the outputs: a `loss(model, batch)`, or no tensor."""
     if loss == "next_token":
         return OutputLoss(_logits, _token_loss, -1)
+    if hasattr(loss, "output_loss"):  # it knows its steps
+        steps: OutputLoss = loss.output_loss()
+        return steps
     if loss == "model" or (not isinstance(loss, str) and _takes_model(loss)):
         return None
     with torch.no_grad():

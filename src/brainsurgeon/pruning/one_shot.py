@@ -20,6 +20,7 @@ from brainsurgeon.events.clock import Clock
 from brainsurgeon.network.checks import check_loss, check_separate
 from brainsurgeon.network.labels import relabel
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.match import Match
 from brainsurgeon.network.sample_loss import Candidate, LossJudge, SampleLoss, WholeJudge
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import Rows, examine
@@ -231,7 +232,8 @@ def examine_once(surgery: Surgery, settings: Examining, curvature: bool, notify:
     stream = SampleStream(surgery.data, generator, surgery.device, keep=settings.loss_samples)
     notes: list[str] = []
     taken = stream.take(settings.num_gradients * settings.gradient_batch)
-    samples = _checked(surgery.batch_loss, taken, settings.gradient_batch if curvature else 0, notes)
+    of_samples = curvature and not isinstance(surgery.loss, Match)  # whose samples have no loss at the dense weights
+    samples = _checked(surgery.batch_loss, taken, settings.gradient_batch if of_samples else 0, notes)
     clock, quadratic, damped = Clock(surgery.device), None, None
     if curvature:
         with clock.measure("gradients"):
@@ -248,7 +250,7 @@ def _curvature(
     surgery: Surgery, settings: Examining, samples: Iterator[Batch], generator: torch.Generator, notify: Callback
 ) -> tuple[Callable[[float], QuadraticModel], tuple[str, ...]]:
     # The first-order term is of the true labels, whichever ones the curvature is of.
-    apart = settings.first_order and settings.fisher != "empirical"
+    apart = settings.first_order and (settings.fisher != "empirical" or isinstance(surgery.loss, Match))
     known = list(samples) if apart else None
     source = samples if known is None else iter(known)
     labelled = relabel(settings.fisher, surgery.batch_loss, surgery.loss, source, settings.num_gradients, generator)

@@ -18,6 +18,7 @@ from brainsurgeon.events.clock import Clock
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.loss import BatchLoss, LossLike
+from brainsurgeon.network.match import bound_loss
 from brainsurgeon.network.memory import check_device
 from brainsurgeon.network.modes import for_examination, own_mode
 from brainsurgeon.network.names import name_matches, unwrapped
@@ -52,18 +53,23 @@ class Surgery:
         callback: Callback | None = None,
         **settings: Any,
     ):
-        self.original, self.loss, self.seed, self.settings = unwrapped(model), loss, as_seed(seed), settings
+        self.original, self.seed, self.settings = unwrapped(model), as_seed(seed), settings
         self.include, self.exclude = include, exclude
         self.weights = find_weights(self.original, include, exclude)
         self.device = check_device(device or self.original.get_parameter(self.weights.names[0]).device)
         self.data = replayable(data)
+        with own_mode():
+            self.loss = bound_loss(loss, self.data, self._dense, self.device)
         self._progress, self._callback = progress, callback or silent
         self._examined: dict[tuple[Examining, bool], OneExamination] = {}
 
     @cached_property
     def batch_loss(self) -> BatchLoss:
         """The loss on a copy of the dense model, on the device of the work."""
-        return BatchLoss(for_examination(copied(self.original), self.device), self.loss)
+        return BatchLoss(self._dense(), self.loss)
+
+    def _dense(self) -> nn.Module:
+        return for_examination(copied(self.original), self.device)
 
     @cached_property
     def values(self) -> Tensor:

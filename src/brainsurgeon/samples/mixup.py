@@ -13,16 +13,15 @@ MIXED = 0.5
 """The share of samples that are mixed of two."""
 
 
-def mixup(batches: Iterable[Batch], seed: int) -> Iterator[Batch]:
+def mixup(batches: Iterable[Batch], seed: int, targets: bool = True) -> Iterator[Batch]:
     """Yield batches (inputs, targets) whose inputs are, one in two, λx + (1 − λ)x′ with another of the batch.
 
     λ is uniform in [0, 1]. The targets stay, for a loss that does not ask for them. Inputs that are no real numbers,
-    such as tokens, stay as they are.
+    such as tokens, stay as they are. Without `targets` a batch is inputs alone.
     """
     generator = torch.Generator().manual_seed(seed)
     for batch in batches:
-        inputs, targets = batch
-        yield (_mixed(inputs, generator), targets)
+        yield (_mixed(batch[0], generator), batch[1]) if targets else _mixed(batch, generator)
 
 
 def _mixed(inputs: Batch, generator: torch.Generator) -> Batch:

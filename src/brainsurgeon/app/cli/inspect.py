@@ -63,11 +63,11 @@ def _layers(found: "Inspection") -> Table:
     for name in ("shape", "weights", "pruned by magnitude", "sparsity"):
         table.add_column(name, justify="right")
     for layer in found.layers:
-        name, shape = Text(layer.name), "×".join(map(str, layer.shape))
+        shown, shape = Text(layer.name), "×".join(map(str, layer.shape))
         if layer.pruned is None:
-            table.add_row(name, shape, f"{layer.size:,}", "left alone", "", style="dim")
+            table.add_row(shown, shape, f"{layer.size:,}", "left alone", "", style="dim")
         else:
-            table.add_row(name, shape, f"{layer.size:,}", f"{layer.pruned:,}", f"{layer.pruned / layer.size:.1%}")
+            table.add_row(shown, shape, f"{layer.size:,}", f"{layer.pruned:,}", f"{layer.pruned / layer.size:.1%}")
     return table
 
 

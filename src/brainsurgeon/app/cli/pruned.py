@@ -73,6 +73,7 @@ def open_pruned(
     from brainsurgeon.app.trust import check_trusted
     from brainsurgeon.errors import BrainsurgeonError
     from brainsurgeon.files import load
+    from brainsurgeon.network.match import Match
 
     if (folder / "recipe.yaml").is_file():
         run = RunFolder.open(folder)
@@ -80,6 +81,8 @@ def open_pruned(
         if target is None:
             check_trusted(folder, recipe.target, trust, "name the target yourself (--target), or ")
         made = load_target(target or recipe.target, recipe.arguments, None, recipe.seed)
+        if isinstance(made.loss, Match) and recipe.checkpoint is not None:  # the dense model is that of the checkpoint
+            made = load_target(target or recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed)
         place, text = _choose(run.cells(), cell, folder), (folder / "recipe.yaml").read_text()
     elif target is None:
         raise BrainsurgeonError(

@@ -21,6 +21,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import silent
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance
+from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import train_statistics
 from brainsurgeon.network.weights import NORMALISATION, Layer
 from brainsurgeon.pruning.finish import measured_loss
@@ -200,6 +201,10 @@ class GradualRun:
         wanted = self.few if self.method.mix is None else self.method.mix
         return wanted and not self.tokens and self.teacher.lesson.share == 1
 
+    @property
+    def _has_targets(self) -> bool:
+        return not isinstance(self.surgery.loss, Match) or self.surgery.loss.targets
+
     def _deadline(self, share: float) -> float:
         """Return when a share of the time will be up."""
         if self.method.max_seconds is None:
@@ -296,7 +301,7 @@ class GradualRun:
         count = steps * self.batch_size
         batches = regroup(self.samples.draw_again(count + self.batch_size, 1), self.batch_size)
         if self._mixes:
-            batches = mixup(batches, 1_000_003 * self.task.seed + 17)
+            batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17)
         generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1)
         for number, batch in enumerate(batches):
             if self.method.augment is not None:

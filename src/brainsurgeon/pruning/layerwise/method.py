@@ -17,6 +17,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import modes_kept, without_cache
 from brainsurgeon.network.output_costs import output_costs
 from brainsurgeon.network.partition import Chain, find_chain
@@ -200,6 +201,10 @@ class Layerwise:
         some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in _one_by_one(batches, COSTED)]
         try:
             model.to(surgery.device).requires_grad_(False)
+            if isinstance(surgery.loss, Match):  # its own gradient is zero here
+                generator = torch.Generator().manual_seed(surgery.seed)
+                drawn = list(surgery.loss.drawn(some, generator))
+                return output_costs(surgery.loss.pulled(model, mean=True), layers, drawn)
             return output_costs(loss, layers, some)
         finally:
             model.to(home)

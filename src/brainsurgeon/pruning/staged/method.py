@@ -18,6 +18,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_separate
 from brainsurgeon.network.gradients import check_slope
 from brainsurgeon.network.loss import BatchLoss, distillation_loss
+from brainsurgeon.network.match import Match
 from brainsurgeon.network.sample_loss import SampleLoss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import CURVATURES
@@ -94,6 +95,11 @@ class Staged:
         """Prepare the losses and the samples, go through the stages, and tell what came out."""
         if surgery.data is None:
             raise BrainsurgeonError(f"method {self.name!r} needs training samples: give data (only `mp` needs none)")
+        if isinstance(surgery.loss, Match):
+            raise BrainsurgeonError(
+                f"method {self.name!r} takes gradients at the dense weights, where the distance from the dense outputs "
+                'has none: take "gradual" or "auto", or a method in one shot ("layerwise", "cbs")'
+            )
         make_blocks(self.blocks, surgery.weights.layers, 1)  # refuse a bad rule before any work
         values = surgery.values  # refused here if not finite
         samples = TrainingSamples(surgery.data, task.seed, surgery.device, self.max_samples)
