@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils import prune
 
-from brainsurgeon.files.checkpoint import CheckpointError, load_checkpoint, read_state_dict, save_checkpoint
+from brainsurgeon.files.checkpoint import load_checkpoint, read_state_dict, save_checkpoint
+from brainsurgeon.files.torch_files import CheckpointError
 from brainsurgeon.paper.models import build
 
 SHARED = Path(__file__).parents[3] / "shared" / "checkpoints"

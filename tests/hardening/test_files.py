@@ -16,8 +16,9 @@ from torch import nn
 
 import brainsurgeon
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.files.checkpoint import CheckpointError, load_checkpoint, read_state_dict, save_checkpoint
+from brainsurgeon.files.checkpoint import load_checkpoint, read_state_dict, save_checkpoint
 from brainsurgeon.files.sealed import FileError, write_sealed
+from brainsurgeon.files.torch_files import CheckpointError
 from brainsurgeon.files.writing import plain
 
 

@@ -7,7 +7,6 @@ keeps one, else followed here. p = 0 is magnitude, p = 1 the diagonal of Optimal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,13 +17,10 @@ from brainsurgeon.engine.budget import as_budget, as_decimal, share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.names import name_matches, named_parameters, unwrapped
 from brainsurgeon.network.weights import Rule, find_weights
-from brainsurgeon.pruning.gradual.loop import Plan
 from brainsurgeon.pruning.gradual.student import SQUARES
+from brainsurgeon.training.checks import check_trained, checked_plan, checked_steps
 from brainsurgeon.training.freeze import FrozenZeros
 from brainsurgeon.training.held import as_optimizers, holders, own_square, unbiased_square
-
-FEWEST = 2
-"""Steps before the last cut, at the least: with one, nothing is gradual."""
 
 
 class Pruner:
@@ -65,8 +61,8 @@ class Pruner:
         budget: str | dict[str, float] = "global",
     ):
         self.model = unwrapped(model)
-        self.plan = _plan(end, cuts, power, score_power, returning)
-        self.steps = _checked_steps(steps, end)
+        self.plan = checked_plan(end, cuts, power, score_power, returning)
+        self.steps = checked_steps(steps, end)
         self.weights = find_weights(self.model, include, exclude)
         layers = [(layer.name, layer.offset, layer.size) for layer in self.weights.layers]
         self._target, self._shares = as_decimal(sparsity), share_out(budget, sparsity, layers, name_matches)
@@ -183,7 +179,7 @@ class Pruner:
     @torch.no_grad()
     def _cut(self) -> None:
         """Find the mask again: exactly as many of the lowest scores go as the plan says."""
-        self._check_parameters()
+        check_trained(self._parameters, named_parameters(self.model), self._step)
         device = next(iter(self._parameters.values())).device
         final = as_budget(self._shares, device)
         values = {name: self._value(name) for name in self.weights.names}
@@ -217,45 +213,3 @@ class Pruner:
         if self.plan.returning:
             return score
         return score.masked_fill(self._frozen.masks[name].to(score.device), -1.0)
-
-    def _check_parameters(self) -> None:
-        """Refuse to prune weights that are no longer the optimizer's, lie on several devices, or are not finite."""
-        now = named_parameters(self.model)
-        for name, parameter in self._parameters.items():
-            if now.get(name) is not parameter:
-                raise BrainsurgeonError(
-                    f"parameter {name!r} is no longer the one that the optimizer trains: moving the model to another "
-                    "device, or loading it, has replaced it. Make the optimizer and the Pruner after that, and load "
-                    "their states"
-                )
-            if not bool(torch.isfinite(parameter).all()):
-                raise BrainsurgeonError(
-                    f"parameter {name!r} holds NaN or infinite values at step {self._step}: training has diverged, "
-                    "lower the learning rate"
-                )
-        devices = sorted({str(parameter.device) for parameter in self._parameters.values()})
-        if len(devices) > 1:
-            raise BrainsurgeonError(f"the weights must be on one device, the model's are now on {devices}")
-
-
-def _plan(end: float, cuts: int, power: float, score_power: float, returning: bool) -> Plan:
-    if not 0 < end <= 1 or cuts < 1 or power <= 0 or score_power < 0:
-        raise BrainsurgeonError(
-            "expected end above 0 and up to 1, one cut or more, a positive power and a score_power of 0 or more; got "
-            f"end={end!r}, cuts={cuts!r}, power={power!r}, score_power={score_power!r}"
-        )
-    return Plan(end=end, cuts=cuts, power=power, score_power=score_power, returning=returning)
-
-
-def _checked_steps(steps: Any, end: float) -> int:
-    if isinstance(steps, bool) or not isinstance(steps, Integral):
-        raise BrainsurgeonError(
-            "steps must be the whole number of optimizer steps of the training, such as epochs * len(loader), "
-            f"got {steps!r}"
-        )
-    if int(steps) * end < FEWEST:
-        raise BrainsurgeonError(
-            f"{steps} steps are too few to prune in by and by: the last cut is due after {end:g} of them, which must "
-            f'be {FEWEST} or more. Train longer, or prune at once by brainsurgeon.prune(model, data, sparsity, "mp")'
-        )
-    return int(steps)
