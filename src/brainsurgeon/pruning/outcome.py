@@ -39,11 +39,24 @@ class Examined:
 
 
 @dataclass(frozen=True)
+class Start:
+    """A pruned network that a run goes on from, to a higher sparsity: the one that the leg before gave.
+
+    `legs` is the number of legs that led there; it sets the samples that each leg draws apart.
+    """
+
+    model: nn.Module
+    masks: dict[str, Tensor]
+    legs: int = 1
+
+
+@dataclass(frozen=True)
 class Task:
     """What a method is asked to do, beside the model and its samples.
 
     `model` is the one that will be given back; a method may write into it as it goes on. `store` keeps what a killed
-    run goes on from. `begun` is a cut that was made already, for a method that begins with one.
+    run goes on from. `begun` is a cut that was made already, for a method that begins with one. `start` is where a leg
+    of a path begins; a method that trains goes on from there, another begins at the dense network all the same.
     """
 
     model: nn.Module
@@ -53,6 +66,7 @@ class Task:
     clock: Clock
     store: Any = None
     begun: Outcome | None = None
+    start: Start | None = None
 
     @property
     def total(self) -> int:

@@ -34,6 +34,7 @@ class Student:
         self.dtypes = {name: model.get_parameter(name).dtype for name in names}
         self.masks = {name: torch.ones_like(self.values[name]) for name in weights.names}
         self.squares = {name: torch.zeros_like(self.values[name]) for name in weights.names}
+        self.gone: dict[str, Tensor] = {}
         model.requires_grad_(False)
         for name in names:
             model.get_parameter(name).requires_grad_()
@@ -44,6 +45,13 @@ class Student:
         for name in self.weights.names:
             self.values[name].copy_(values[name])
             self.masks[name].copy_(~pruned[name].to(self.masks[name].device))
+
+    @torch.no_grad()
+    def go_on(self, pruned: Mapping[str, Tensor]) -> None:
+        """Take over the mask of a network that was pruned before: what is gone there goes first at every cut."""
+        for name in self.weights.names:
+            self.gone[name] = pruned[name].to(self.masks[name].device)
+            self.masks[name].copy_(~self.gone[name])
 
     def effective(self) -> dict[str, Tensor]:
         """Return the weights that the forward pass sees."""
@@ -85,6 +93,8 @@ class Student:
         score = value.abs()
         if power:
             score = score * (self.squares[name] + 1e-16).pow(power / 2)
+        if name in self.gone:
+            score = score.masked_fill(self.gone[name], -1.0)
         return score if returning else torch.where(self.masks[name] > 0, score, -1.0)
 
     @torch.no_grad()
