@@ -1,10 +1,14 @@
 """A clock that tells where the seconds went."""
 
+import math
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from brainsurgeon.events.clock import Clock
+from brainsurgeon.events import Event
+from brainsurgeon.events import clock as clock_module
+from brainsurgeon.events.clock import Clock, TimeUp, pulse
 
 
 def test_a_clock_counts_no_second_twice() -> None:
@@ -27,3 +31,75 @@ def test_a_clock_counts_what_fails_too() -> None:
     with pytest.raises(KeyError), clock.measure("step"):
         raise KeyError
     assert clock.seconds["step"] > 0
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which stands still until it is moved."""
+    moment = [100.0]
+    fake = SimpleNamespace(monotonic=lambda: moment[0], perf_counter=lambda: moment[0])
+    monkeypatch.setattr(clock_module, "time", fake)
+    return moment
+
+
+def test_silence_is_ended_by_a_pulse(now: list[float]) -> None:
+    events: list[Event] = []
+    clock = Clock(notify=events.append)
+    with clock.measure("outer"), clock.measure("inner"):
+        clock.pulse()
+        now[0] += 0.9
+        clock.pulse()
+        assert not events
+        now[0] += 0.2
+        clock.pulse()
+        clock.pulse()
+    assert [(event.stage, event.values["step"]) for event in events] == [("working", "outer/inner")]
+    clock.notify(Event("other", 1))
+    now[0] += 0.9
+    clock.pulse()
+    assert len(events) == 2  # any event ends a silence
+
+
+def test_a_pulse_after_the_deadline_ends_the_work(now: list[float]) -> None:
+    clock = Clock(limit=10.0, spent=4.0)
+    assert clock.left == 6.0
+    clock.keep_back(1.0)
+    now[0] += 4.9
+    clock.pulse()
+    now[0] += 0.2
+    clock.beat()
+    with pytest.raises(TimeUp):
+        clock.pulse()
+    with clock.unlimited():
+        clock.pulse()
+    with pytest.raises(TimeUp):
+        clock.pulse()
+
+
+def test_a_step_may_have_less_time_than_the_run(now: list[float]) -> None:
+    clock = Clock(limit=10.0)
+    with pytest.raises(TimeUp), clock.within(2.0):
+        assert clock.left == 2.0
+        now[0] += 3.0
+        clock.pulse()
+    assert clock.left == 7.0
+    with clock.within(100.0):
+        assert clock.left == 7.0
+    with Clock().within(math.inf):
+        pass
+
+
+def test_the_clock_of_the_run_under_way_is_looked_at(now: list[float]) -> None:
+    pulse()  # there is none
+    outer, inner = Clock(limit=1.0), Clock()
+    now[0] += 2.0
+    with outer.running():
+        with inner.running():
+            pulse()
+        with pytest.raises(TimeUp):
+            pulse()
+    pulse()
+
+
+def test_no_handler_of_errors_swallows_it() -> None:
+    assert not issubclass(TimeUp, Exception)

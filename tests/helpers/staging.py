@@ -39,6 +39,7 @@ class Notebook:
     start: State | None = None
     stop: int | None = None
     states: list[State] = field(default_factory=list)
+    spent: float = 0.0
 
     def load(self) -> State | None:
         return self.start

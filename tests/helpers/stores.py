@@ -22,6 +22,7 @@ class Parts:
     first: bool = False
     parts: dict[int, dict[str, Tensor]] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
+    spent: float = 0.0
 
     def save_part(self, number: int, tensors: dict[str, Tensor]) -> None:
         self.calls.append(number)

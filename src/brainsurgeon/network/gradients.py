@@ -15,6 +15,7 @@ from torch import Tensor
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.checks import bad_sample, check_samples
 from brainsurgeon.network.loss import BatchLoss
@@ -147,6 +148,7 @@ def gradient_rows(
         yield found
         filled += batch_size(groups)
         notify(Event("gradients", filled, num_gradients))
+        pulse()
         if filled == num_gradients:
             break
 

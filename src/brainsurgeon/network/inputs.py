@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.hooks import RemovableHandle
 
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import Layer, PrunableWeights
 from brainsurgeon.samples.batches import Batch, batch_size
@@ -42,8 +43,12 @@ class CrossMoments(Moments):
     cross: Tensor = field(kw_only=True)
 
 
-def collect_moments(batch_loss: BatchLoss, weights: PrunableWeights, batches: Iterable[Batch]) -> dict[str, Moments]:
+def collect_moments(
+    batch_loss: BatchLoss, weights: PrunableWeights, batches: Iterable[Batch], constant: bool = False
+) -> dict[str, Moments]:
     """Return the mean A of the inputs of every layer that is a plain linear map of them, by parameter name.
+
+    With `constant` one input more is 1 always: what it weighs is a bias.
 
     Linear layers and convolutions (grouped and depthwise too) are; a layer missing from the answer is of another kind
     (embeddings, recurrent or packed weights, transposed convolutions).
@@ -56,12 +61,13 @@ def collect_moments(batch_loss: BatchLoss, weights: PrunableWeights, batches: It
         reader = reader_of(module, layer)
         if reader is not None:
             readers[layer.name] = reader
-            add = partial(_add, totals, columns, layer.name, reader)
+            add = partial(_add, totals, columns, layer.name, reader, constant)
             hooks.append(module.register_forward_pre_hook(add, with_kwargs=True))
     samples = 0
     try:
         with torch.no_grad():
             for batch in batches:
+                pulse()
                 batch_loss(batch)
                 samples += batch_size(batch)
     finally:
@@ -94,12 +100,18 @@ def order_of_calls(batch_loss: BatchLoss, weights: PrunableWeights, batch: Batch
 
 
 def collect_cross_moments(
-    live: BatchLoss, dense: BatchLoss, layer: Layer, batches: Iterable[Batch], calls: int = 1
+    live: BatchLoss, dense: BatchLoss, layer: Layer, batches: Iterable[Batch], calls: int = 1, constant: bool = False
 ) -> CrossMoments:
-    """Return the moments of a layer's inputs in the live network, alone and with those in the dense network."""
+    """Return the moments of a layer's inputs in the live network, alone and with those in the dense network.
+
+    The live network may be smaller. With `constant` one input more is 1 always.
+    """
     own, cross, columns, samples = torch.zeros(()), torch.zeros(()), 0, 0
     for batch in batches:
+        pulse()
         for x, trained in zip(*(_inputs(loss, layer, batch, calls) for loss in (live, dense)), strict=True):
+            if constant:
+                x, trained = _with_constant(x), _with_constant(trained)
             own = own.to(x.device) + torch.bmm(x, x.transpose(1, 2)).double()
             cross = cross.to(x.device) + torch.bmm(trained, x.transpose(1, 2)).double()
             columns += x.shape[2]
@@ -151,14 +163,20 @@ def _add(
     columns: dict[str, int],
     name: str,
     reader: Rows,
+    constant: bool,
     module: nn.Module,
     inputs: tuple[Tensor, ...],
     named: dict[str, Tensor],
 ) -> None:
     x = read_input(reader, inputs, named)
+    x = _with_constant(x) if constant else x
     moments = torch.bmm(x, x.transpose(1, 2)).double()
     totals[name] = totals[name] + moments if name in totals else moments
     columns[name] = columns.get(name, 0) + x.shape[2]
+
+
+def _with_constant(x: Tensor) -> Tensor:
+    return torch.cat([x, x.new_ones(x.shape[0], 1, x.shape[2])], 1)
 
 
 def reader_of(module: nn.Module, layer: Layer) -> Rows | None:

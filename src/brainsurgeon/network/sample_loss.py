@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
-from brainsurgeon.events.clock import Clock
+from brainsurgeon.events.clock import Clock, pulse
 from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.checks import check_samples
 from brainsurgeon.network.layout import choose_layout
@@ -109,13 +109,17 @@ class SampleLoss:
     def batch_means(self, values: Tensor, start: int, stop: int) -> list[float]:
         """Return the mean losses of some batches at these weights."""
         with torch.no_grad(), self._weights.lent_to(self._loss.model, values):
-            means = [self._loss(batch).double() for batch in self._batches[start:stop]]
+            means = [self._mean(batch) for batch in self._batches[start:stop]]
         self.evaluations += int(self._share[start:stop].sum())
         found: list[float] = torch.stack(means).tolist() if means else []
         for number, value in enumerate(found, start):
             if not math.isfinite(value):
                 self._check_batch(number)
         return found
+
+    def _mean(self, batch: Batch) -> Tensor:
+        pulse()
+        return self._loss(batch).double()
 
     def _check_batch(self, number: int) -> None:
         """Refuse a batch whose loss is not finite even at the weights that the sample was taken at: a bad sample."""
@@ -141,6 +145,7 @@ class SampleLoss:
         """Return the mean gradient over some batches at these weights, an N-vector in float64."""
         total = torch.zeros_like(values, dtype=torch.float64)
         for number in chosen:
+            pulse()
             total += self._share[number] * batch_gradient(self._loss, self._weights, values, self._batches[number])
         return total / float(self._share[list(chosen)].sum())
 

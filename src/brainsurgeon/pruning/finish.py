@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.weights import PrunableWeights, write
 from brainsurgeon.pruning.outcome import Outcome
@@ -70,6 +71,7 @@ def measured_loss(model: nn.Module, loss: LossLike, sample: Sequence[Batch], dev
     with _evaluated(model, device), torch.no_grad():
         batch_loss = BatchLoss(model, loss)
         for batch in sample:
+            pulse()
             total += float(batch_loss(batch)) * batch_size(batch)
             count += batch_size(batch)
     mean = total / count

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.distributed import is_first
-from brainsurgeon.engine.budget import as_decimal, share_out
+from brainsurgeon.engine.budget import Part, as_budget, as_decimal, share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
-from brainsurgeon.events.clock import Clock
+from brainsurgeon.events.clock import Clock, TimeUp
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.loss import BatchLoss, LossLike
@@ -26,7 +26,7 @@ from brainsurgeon.network.weights import Rule, find_weights
 from brainsurgeon.pruning.finish import finish
 from brainsurgeon.pruning.methods import Method, describe, make_method
 from brainsurgeon.pruning.one_shot import Examining, OneExamination, examine_once
-from brainsurgeon.pruning.outcome import Task
+from brainsurgeon.pruning.outcome import Outcome, Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.samples.batches import as_seed, replayable
 
@@ -57,7 +57,7 @@ class Surgery:
         self.include, self.exclude = include, exclude
         self.weights = find_weights(self.original, include, exclude)
         self.device = check_device(device or self.original.get_parameter(self.weights.names[0]).device)
-        self.data = replayable(data)
+        self.data = self._given = replayable(data)
         with own_mode():
             self.loss = bound_loss(loss, self.data, self._dense, self.device)
         self._progress, self._callback = progress, callback or silent
@@ -70,6 +70,11 @@ class Surgery:
 
     def _dense(self) -> nn.Module:
         return for_examination(copied(self.original), self.device)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The layers as a budget sees them."""
+        return [(layer.name, layer.offset, layer.size) for layer in self.weights.layers]
 
     @cached_property
     def values(self) -> Tensor:
@@ -88,43 +93,61 @@ class Surgery:
     @own_mode()
     def prune(
         self,
-        sparsity: float,
+        sparsity: float | None = None,
         method: str | Method | Sequence[Any] = "auto",
         *,
         budget: str | dict[str, float] = "global",
         in_place: bool = False,
         seed: int | None = None,
         store: Any = None,
+        start: Start | None = None,
         **settings: Any,
     ) -> PruningResult:
-        """Prune by one method at one sparsity; see `brainsurgeon.prune`."""
+        """Prune by one method at one sparsity; see `brainsurgeon.prune`. A leg of a path has a `start`."""
         chosen = make_method(method, {**self.settings, **settings})
-        layers = [(layer.name, layer.offset, layer.size) for layer in self.weights.layers]
-        shares = chosen.shares(share_out(budget, sparsity, layers, name_matches), sparsity, self.weights.layers)
+        shares = share_out(budget, sparsity, self.parts, name_matches)
+        total = sum(share.count for share in shares)
+        said = ""
+        if sparsity is None:
+            sparsity = total / self.weights.size
+            said = f"the budget comes to {total:,} of {self.weights.size:,} weights ({sparsity:.4f})"
+        shares = chosen.shares(shares, sparsity, self.weights.layers)
         seed = self.seed if seed is None else as_seed(seed)
         model = self.original if in_place else copied(self.original)
-        trace, clock = list[Event](), Clock(self.device)
+        trace = list[Event]()
         told = (self._callback, self._progress) if is_first() else (silent, False)
         with watch(*told, trace) as notify:
-            task = Task(model, shares, seed, notify, clock, store)
-            try:
-                outcome = chosen.run(self, task)
-            except BadSampleError as error:
-                raise error.located(self.data) from error
-        return finish(
-            model,
-            self.weights,
-            outcome,
-            task.total,
-            self.loss,
-            self.device,
-            sparsity=as_decimal(sparsity),
-            method=chosen.name,
-            seconds=outcome.seconds,
-            settings=self._record(chosen, budget, seed) | outcome.record,
-            notes=tuple(dict.fromkeys(outcome.notes)),
-            trace=tuple(trace),
-        )
+            clock = Clock(self.device, notify, getattr(chosen, "max_seconds", None), store.spent if store else 0.0)
+            task = Task(model, shares, seed, clock.notify, clock, store, start=start)
+            with clock.running():
+                outcome = self._outcome(chosen, task)
+                with clock.unlimited():
+                    return finish(
+                        model,
+                        self.weights,
+                        outcome,
+                        task.total,
+                        self.loss,
+                        self.device,
+                        sparsity=as_decimal(sparsity),
+                        method=chosen.name,
+                        seconds=outcome.seconds,
+                        settings=self._record(chosen, budget, seed) | outcome.record,
+                        notes=tuple(dict.fromkeys([*filter(None, [said]), *outcome.notes])),
+                        trace=tuple(trace),
+                    )
+
+    def _outcome(self, method: Method, task: Task) -> Outcome:
+        """Run a method; one whose time is up before it has anything is answered by magnitude."""
+        try:
+            return method.run(self, task)
+        except BadSampleError as error:
+            raise error.located(self._given) from error
+        except TimeUp:
+            pruned = as_budget(task.shares, self.device).lowest(self.values.abs())
+            values = self.weights.unflatten(self.values.masked_fill(pruned, 0.0))
+            note = "time was up before the method had found anything: the smallest weights were removed"
+            return Outcome(self.weights.unflatten(pruned), values, seconds=task.clock.seconds, notes=(note,))
 
     def _record(self, method: Method, budget: Any, seed: int) -> dict[str, Any]:
         """Return what was used: the method with all its settings, and what all methods have in common."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 
 Batch = Any
 """Tensors in nested dicts, lists and tuples, all with one sample per entry of their first dimension."""
@@ -139,6 +140,7 @@ class SampleStream:
 
     def _fresh(self, count: int) -> Iterator[Batch]:
         while count > 0:
+            pulse()
             batch = self._rest if self._rest is not None else next(self._batches, None)
             self._rest = None
             if batch is None:

@@ -8,11 +8,24 @@ from typing import Any
 import torch
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.samples.batches import READ, Batch, as_batches, batch_size, cut, is_one_batch, map_tensors, moved
+from brainsurgeon.events.clock import pulse
+from brainsurgeon.samples.batches import (
+    READ,
+    Batch,
+    as_batches,
+    batch_size,
+    cut,
+    is_one_batch,
+    map_tensors,
+    moved,
+    regroup,
+)
 
 HELD_OUT_SHARE = 0.2
 FEWEST = 5
 MOST_HELD_OUT = 2000
+HELD_BATCH = 64
+"""Held-out samples that are judged at once."""
 EPOCH = 10_000
 """Sets the draws of later epochs apart from those of stages."""
 MOST_READ = 20_000
@@ -54,7 +67,7 @@ class TrainingSamples:
 
     def held_out(self) -> list[Batch]:
         """Return the samples that no gradient is ever taken on."""
-        return [self._move(batch) for batch in self._held]
+        return [self._move(batch) for batch in regroup(self._held, HELD_BATCH)]
 
     def training(self) -> Batch | list[Batch]:
         """Return the samples that are not held out, as data that can be read again."""
@@ -103,6 +116,7 @@ def data_part(data: Batch, chosen: torch.Tensor) -> Batch:
 def _read(batches: Iterator[Batch], limit: int) -> list[Batch]:
     units, count = [], 0
     for batch in batches:
+        pulse()
         batch = cut(batch, slice(limit - count))
         if batch_size(batch):
             units.append(batch)

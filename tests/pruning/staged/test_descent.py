@@ -136,7 +136,7 @@ def descent(
     loss = BatchLoss(model, "cross_entropy")
     samples = TrainingSamples(data, 0, torch.device("cpu"))
     held = SampleLoss(loss, weights, weights.flatten(model), samples.held_out())
-    made = Descent(loss, held, weights, samples, TRAININGS, 100_000, math.inf, lambda _: 0, lambda _: None, Clock())
+    made = Descent(loss, held, weights, samples, TRAININGS, 100_000, lambda _: 0, lambda _: None, Clock())
     origin = float(weights.flatten(model)[0])
     monkeypatch.setattr(Descent, "_held_loss", lambda _, values: origin - float(values[0]))
     return made
@@ -283,13 +283,21 @@ class Ticking:
         return self.now
 
 
-@pytest.mark.parametrize(("deadline", "affordable"), [(0.5, 0), (1.0, 0), (3.0, 2 * 240), (11.0, 10 * 240)])
+class Leaving(Clock):
+    """A clock that leaves so many seconds."""
+
+    left = 0.0
+
+
+@pytest.mark.parametrize(("left", "affordable"), [(-0.5, 0), (0.0, 0), (2.0, 2 * 240), (10.0, 10 * 240)])
 def test_a_training_takes_no_more_than_fits_before_its_deadline(
-    toy: Any, deadline: float, affordable: int, monkeypatch: pytest.MonkeyPatch
+    toy: Any, left: float, affordable: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """240 gradients take a second on this clock; from then on, so many more fit."""
     lengths: list[int] = []
-    train = replace(descent(toy, lengths, {4.0: 0.5}, monkeypatch), deadline=deadline)
+    clock = Leaving()
+    clock.left = left  # type: ignore[misc]
+    train = replace(descent(toy, lengths, {4.0: 0.5}, monkeypatch), clock=clock)
     monkeypatch.setattr("brainsurgeon.pruning.staged.descent.time", Ticking())
     train(state_of(train, 6))
     assert 0.9 * affordable - LONGER <= sum(lengths) <= affordable

@@ -16,11 +16,14 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.progress import TRACED
 from brainsurgeon.files.checkpoint import save_tensors
+from brainsurgeon.files.writing import write_whole
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.state import Choice, State
 
 RECORD = "record"
 BEFORE = "before it was resumed"
+NOTED = 0.5
+"""Seconds after which the time that a run has taken is written down again."""
 
 
 class FileStore:
@@ -30,12 +33,21 @@ class FileStore:
         self._path, self._device, self._since = path, device, time.perf_counter()
         self.events: list[Event] = []
         self.loaded = 0
-        self.seconds = 0.0
+        self.seconds = self.spent = self._noted = _seconds(path)
 
     def notice(self, event: Event) -> None:
-        """Take note of an event of the run."""
+        """Take note of an event of the run, and of the seconds that it has taken: a limit counts them all."""
         if event.stage in TRACED:
             self.events.append(event)
+        now = self.spent + time.perf_counter() - self._since
+        if now - self._noted > NOTED:
+            self._noted = now
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(_beside(self._path), f"{now:.3f}")
+
+    def child(self, name: str) -> FileStore:
+        """Return the store of a method that runs inside another one."""
+        return FileStore(self._path.with_name(f"{self._path.stem}.{name}{self._path.suffix}"), self._device)
 
     def save(self, state: State) -> None:
         """Keep a state, in place of the last."""
@@ -44,7 +56,7 @@ class FileStore:
         record = {
             "state": plain | {"choice": dataclasses.asdict(state.choice)},
             "events": [dataclasses.asdict(event) for event in self.events],
-            "seconds": self.seconds + time.perf_counter() - self._since,
+            "seconds": self.spent + time.perf_counter() - self._since,
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         save_tensors(tensors, self._path, {RECORD: json.dumps(record)})
@@ -86,6 +98,18 @@ class FileStore:
         settings = {**result.settings, "resumed_after_stage": self.loaded}
         seconds = {BEFORE: self.seconds, **result.seconds}
         return dataclasses.replace(result, settings=settings, seconds=seconds, trace=tuple(self.events))
+
+
+def _beside(path: Path) -> Path:
+    return path.with_suffix(".seconds")
+
+
+def _seconds(path: Path) -> float:
+    """Return the seconds that earlier processes have worked on this, as far as they wrote it down."""
+    try:
+        return float(_beside(path).read_text())
+    except (OSError, ValueError):  # none yet, or none that was finished
+        return 0.0
 
 
 def _read(path: Path, device: torch.device) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from brainsurgeon.events.clock import pulse
+
 TOLERANCE = 3e-4
 MOST_ITERATIONS = 300
 
@@ -31,6 +33,7 @@ def conjugate_gradients(
     scaled = precondition(residual)
     direction, energy = scaled, residual @ scaled
     for _ in range(MOST_ITERATIONS):
+        pulse()
         image = product(direction)
         length = energy / (direction @ image)
         x += length * direction

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 
 SYSTEM_BYTES = 256 << 20
 """Rows are solved in batches whose matrices fill at most this much."""
@@ -154,6 +155,7 @@ class Gram:
         order = order[counts[order] > 0]
         start = 0
         while start < order.numel():
+            pulse()
             widest = int(counts[order[start]])
             rows = order[start : start + max(1, SYSTEM_BYTES // (8 * widest * self.inputs))]
             start += rows.numel()

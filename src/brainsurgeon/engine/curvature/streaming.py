@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from brainsurgeon.events.clock import pulse
+
 PIECE = 4 << 20
 """Numbers widened at once."""
 PANEL = 256
@@ -29,6 +31,7 @@ def pieces(columns: Tensor, kept: Tensor | None = None, numbers: int = PIECE) ->
     gathered = None if whole else columns.new_empty(step, columns.shape[1])
     widened = None if wide else columns.new_empty(step, columns.shape[1], dtype=torch.float32)
     for start in range(0, count, step):
+        pulse()
         place = slice(start, min(start + step, count))
         rows = columns[place]
         if gathered is not None and kept is not None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.layer.standard import Standard, inverse
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 
 # Where masks of correlated inputs begin to move and where they stand still, in unit coordinates.
 FIRST_PENALTY = 0.07
@@ -74,6 +75,7 @@ def admm_mask(
     kept = add_up(torch.tensor(trained.numel() - count, device=trained.device))
     settled = SETTLED * max(1, int(kept))
     for step in range(2 * schedule.steps):
+        pulse()
         if step % schedule.hold == 0:
             penalty = schedule.first * schedule.growth ** (step // schedule.hold)
             inverted, _ = inverse(problem.moments, penalty)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.layer.standard import Standard, dot
+from brainsurgeon.events.clock import pulse
 
 # Conjugate gradient steps for the v of the listed weights, and for the column of B of a weight that is removed.
 COUPLING_STEPS = 3
@@ -76,6 +77,7 @@ def joint_swaps(
     state = RowState(weights, diagonal, ~pruned, gradient.gather(-1, listed), coupling, schur, found >= 0)
     least = SMALLEST_GAIN * problem.objective(distance).abs()
     for number in range(listed.shape[-1]):
+        pulse()
         change, chosen, out = _best_pair(state, pattern, listed)
         use = (change < -least) & (number < allowed)
         if not bool(use.any()):
@@ -181,6 +183,7 @@ def _solve(
     direction = (residual @ inverted) * mask
     slack = dot(residual, direction)
     for step in range(steps):
+        pulse()
         product = (direction @ moments) * mask
         length = slack / dot(direction, product).clamp_min(tiny)
         solution = torch.addcmul(solution, length, direction)

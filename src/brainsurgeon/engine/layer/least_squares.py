@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.engine.layer.standard import Standard, dot, inverse, standard_form
+from brainsurgeon.events.clock import pulse
 
 TOLERANCE = 1e-4
 MAX_ITERATIONS = 60
@@ -102,6 +103,7 @@ def _conjugate_gradients(
         open_ = (slack > limit * damage) & (slack > floor)
         if not bool(open_.any()):
             break
+        pulse()
         used += 1
         product = (direction @ problem.moments) * mask
         curvature = dot(direction, product)

@@ -29,6 +29,7 @@ from brainsurgeon.engine.selection.pool import Pool, shift
 from brainsurgeon.engine.selection.randomized import Randomized
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
+from brainsurgeon.events.clock import pulse
 
 Step = Callable[[Problem, Tensor, Tensor], list[tuple[int, int]]]
 """From a problem, P and H w_P to the swaps (i back, j pruned) of a step."""
@@ -99,6 +100,7 @@ class LocalSearch:
         swaps: list[tuple[int, int]] = []
         failures = 0
         for first in range(0, pi.numel(), AHEAD):
+            pulse()
             front = pi[first : first + AHEAD]
             lower = max(0, first - self.window)
             behind = theta[lower : first + AHEAD + self.window]

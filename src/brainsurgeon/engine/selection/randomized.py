@@ -14,6 +14,7 @@ from torch import Tensor
 from brainsurgeon.engine.problem import Problem
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
+from brainsurgeon.events.clock import pulse
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Randomized:
         for draw in range(1, self.num_draws):
             masks.append(self.draw(problem, orders))
             problem.notify(Event("draws", draw + 1, self.num_draws))
+            pulse()
         return self._screened(problem, masks)
 
     def orders(self, problem: Problem) -> list[np.ndarray]:

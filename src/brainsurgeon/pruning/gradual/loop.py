@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -45,12 +45,14 @@ class Plan:
             return rising
         return rising * 0.5 * (1 + math.cos(math.pi * (share - self.end) / (1 - self.end)))
 
-    def budget(self, share: float, final: Budget) -> Budget:
-        """Return what is to be gone after a share of the steps."""
+    def budget(self, share: float, final: Budget, gone: Sequence[int] = ()) -> Budget:
+        """Return what is to be gone after a share of the steps, of groups in which some may be gone from the start."""
         if share >= self.end:
             return final
         part = 1 - (1 - share / self.end) ** self.power
-        return Budget(final.groups, tuple(min(count, math.ceil(count * part)) for count in final.counts))
+        first = gone or [0] * len(final.counts)
+        counts = [min(b, a + math.ceil((b - a) * part)) for a, b in zip(first, final.counts, strict=True)]
+        return Budget(final.groups, tuple(counts))
 
     def due(self, share: float) -> int:
         """Return the number of cuts that are due after a share of the steps."""
@@ -87,26 +89,33 @@ class Training:
     notify: Callback
     deadline: float = math.inf
     checkpoint: Callable[[dict[str, Tensor], int], None] | None = None
+    gone: tuple[int, ...] = ()
+    """How many weights of each group of the budget are pruned already."""
     samples: int = 0
     """Samples whose gradients this run has taken."""
+    _begun: float = 0.0
+    _gone_by: float = 0.0
+    """When this run began, and how far training had come then."""
 
     def run(self, start: int = 0, tensors: dict[str, Tensor] | None = None) -> int:
         """Train from a step on; return the number of steps that were taken in all."""
         optimizer = self._optimizer()
+        self._begun, self._gone_by = time.monotonic(), start / self.steps
         if tensors is not None:
             self.student.restore(tensors)
             _load_optimizer(optimizer, tensors)
-        cut_at, begun, told = self.plan.due(start / self.steps) + 1, time.monotonic(), 0.0
+            self._gone_by = max(self._gone_by, float(tensors["share"]))
+        cut_at, told = self.plan.due(self._gone_by) + 1, 0.0
         step = start
         with self.teacher.watching(self.student.model) as value, _fast_products():
             outputs = Outputs(self.student.model, self.teacher)
             for batch in self.batches(start):
-                share = self._share(step, start, begun)
+                share = self._share(step)
                 if step >= self.steps or share >= 1:
                     break
                 loss = self._step(optimizer, value, outputs, batch, share)
                 step += 1
-                share = self._share(step, start, begun)
+                share = self._share(step)
                 if step % 50 == 1 and not math.isfinite(float(loss)):
                     raise self._diverged(step)
                 cut_at = self._cut(share, cut_at, step)
@@ -115,19 +124,24 @@ class Training:
                     told = now
                     self.notify(Event("training", step, self.steps, {"pruned": self._count()}))
                     if self.checkpoint is not None:
-                        self.checkpoint(self.student.state() | _optimizer_state(optimizer), step)
+                        self.checkpoint(self._state(optimizer, share), step)
         if cut_at <= self.plan.cuts:  # the data or the time ended early: the last cut is made all the same
             self._cut(1.0, cut_at, step)
         self.student.settle()
         self._check_finite(step)
         return step
 
-    def _share(self, step: int, start: int, begun: float) -> float:
+    def _state(self, optimizer: torch.optim.Optimizer, share: float) -> dict[str, Tensor]:
+        reached = {"share": torch.tensor(share, dtype=torch.float64)}
+        return self.student.state() | _optimizer_state(optimizer) | reached
+
+    def _share(self, step: int) -> float:
         """Return how far training has come: by its steps, or by its time where that is shorter."""
         by_steps = step / self.steps
         if self.deadline == math.inf:
             return by_steps
-        return max(by_steps, (time.monotonic() - begun) / max(self.deadline - begun, 1e-9))
+        by_time = (time.monotonic() - self._begun) / max(self.deadline - self._begun, 1e-9)
+        return max(by_steps, self._gone_by + (1 - self._gone_by) * by_time)
 
     def _step(
         self,
@@ -164,9 +178,8 @@ class Training:
             return cut_at
         self._check_finite(step)
         last = due >= self.plan.cuts
-        self.student.cut(
-            self.plan.budget(1.0 if last else share, self.final), self.plan.score_power, self.plan.returning
-        )
+        budget = self.plan.budget(1.0 if last else share, self.final, self.gone)
+        self.student.cut(budget, self.plan.score_power, self.plan.returning)
         if last:
             self.student.settle()
         return due + 1

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon.engine.budget import Share, as_budget
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.events import silent
+from brainsurgeon.events import Event
+from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance
 from brainsurgeon.network.match import Match
@@ -27,6 +28,7 @@ from brainsurgeon.network.weights import NORMALISATION, Layer
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.pruning.judging import affordable
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.samples.batches import Batch, regroup, tensors_of
@@ -47,6 +49,8 @@ FIRST_RATE, FIRST_REPAIR = 4, 2
 """The number of the rate that is tried first: with cuts to come, and after the only cut."""
 TRIED, SEARCHED = 0.03, 0.25
 """The share of the sample gradients that each try of a learning rate takes, and that all of them may take."""
+FIRST_CUT = 0.4
+"""The share of the time that the first cut may take."""
 SAVED = 30.0
 """Seconds between two states of training that are stored."""
 
@@ -128,9 +132,8 @@ class GradualRun:
         if surgery.data is None:
             raise BrainsurgeonError(f"method {method.name!r} needs training samples: give data (only `mp` needs none)")
         self.method, self.surgery, self.task = method, surgery, task
-        self.started = time.monotonic()
         self.samples = TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
-        self.held_out = self.samples.held_out()
+        self.held_out = affordable(surgery.batch_loss, self.samples.held_out(), task.clock)
         check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
         self.few = self.samples.held < ENOUGH
@@ -146,8 +149,10 @@ class GradualRun:
         self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
         self.final = as_budget(task.shares, surgery.device)
         self.notes: list[str] = []
-        self.gradients, self.saved = 0, self.started
+        self.gradients, self.saved = 0, time.monotonic()
+        self.legs = task.start.legs if task.start else 0
         self.begun = (task.begun or self._begin()) if method.first_cut else None
+        self.span = (time.monotonic(), task.clock.left)
 
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
@@ -155,14 +160,14 @@ class GradualRun:
         before = measured_loss(self.dense, surgery.loss, self.held_out, surgery.device)
         stored = self.task.store.load_part(0) if self.task.store else None
         if stored is None:
-            rate = method.learning_rate or self._find_rate()
+            rate = method.learning_rate or self.find_rate()
             stored = self._stored(rate, self.gradients, 0)
             self._save(stored)
         rate, searched = float(stored["rate"]), int(stored["searched"])
-        self.gradients, self.started = int(stored["gradients"]), time.monotonic() - float(stored["seconds"])
+        self.gradients = int(stored["gradients"])
         steps = max(1, (method.max_gradients - searched) // self.batch_size)
         with clock.measure("training"):
-            student = self._train(steps, rate, self._deadline(1.0), stored)
+            student = self._train(steps, rate, self.task.clock.deadline, stored)
         masks = student.pruned()
         values = {name: value.detach() for name, value in student.effective().items()}
         self._write_buffers(student)
@@ -185,13 +190,25 @@ class GradualRun:
             notes=tuple(self.notes),
         )
 
-    def _begin(self) -> Outcome:
+    def _network(self) -> nn.Module:
+        """Return a copy of the network that training begins with: the dense one, or what the leg before gave."""
+        model = copy.deepcopy(self.dense)
+        if self.task.start is not None:
+            model.load_state_dict(self.task.start.model.state_dict())
+        return model
+
+    def _begin(self) -> Outcome | None:
         """Let the start make the whole cut, on the training samples alone."""
         assert self.method.first_cut is not None
         part = copy.copy(self.surgery)
         part.data = self.samples.training()
-        model = copy.deepcopy(self.dense)
-        found = self.method.first_cut.run(part, dataclasses.replace(self.task, model=model, store=None))
+        model = self._network()
+        try:
+            with self.task.clock.within(FIRST_CUT * self.task.clock.left):
+                found = self.method.first_cut.run(part, dataclasses.replace(self.task, model=model, store=None))
+        except TimeUp:
+            self.notes.append("there was no time for a first cut: weights go while the others are trained")
+            return None
         values = {name: model.get_parameter(name).detach() for name in self.surgery.weights.names}
         self.notes += found.notes
         return dataclasses.replace(found, values=values)
@@ -206,12 +223,11 @@ class GradualRun:
         return not isinstance(self.surgery.loss, Match) or self.surgery.loss.targets
 
     def _deadline(self, share: float) -> float:
-        """Return when a share of the time will be up."""
-        if self.method.max_seconds is None:
-            return math.inf
-        return self.started + share * self.method.max_seconds
+        """Return when a share of the time for tries and training will be up."""
+        begun, seconds = self.span
+        return begun + share * seconds
 
-    def _find_rate(self) -> float:
+    def find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
         steps = max(20, int(TRIED * self.method.max_gradients / self.batch_size))
         tries = int(SEARCHED * self.method.max_gradients / (steps * self.batch_size))
@@ -243,8 +259,8 @@ class GradualRun:
             return math.inf
 
     def _train(self, steps: int, rate: float, deadline: float, stored: dict[str, Tensor] | None = None) -> Student:
-        """Train a fresh copy of the dense model, or one that goes on from what was stored; a try stores nothing."""
-        model = copy.deepcopy(self.dense)
+        """Train a fresh copy of the network at the start, or go on from what was stored; a try stores nothing."""
+        model = self._network()
         everything = self.method.repair == "all"
         for name, parameter in self.surgery.original.named_parameters():
             model.get_parameter(name).requires_grad_(parameter.requires_grad)  # what was frozen stays so
@@ -255,12 +271,17 @@ class GradualRun:
         if self.begun is not None and self.begun.values is not None:
             student.begin(self.begun.values, self.begun.masks)
             plan = dataclasses.replace(plan, end=0.0, cuts=0)
+        elif self.task.start is not None:
+            student.go_on(self.task.start.masks)
 
         def batches(start: int) -> Iterator[Batch]:
             return self._batches(steps, start)
 
-        notify = silent if stored is None else self.task.notify
+        notify = self._beat if stored is None else self.task.notify
         training = Training(student, self.teacher, batches, plan, self.final, steps, rate, notify, deadline)
+        if student.gone:
+            gone = torch.cat([student.gone[name].reshape(-1) for name in self.surgery.weights.names])
+            training.gone = tuple(int(gone[group].sum()) for group in self.final.groups)
         if stored is None:
             return self._counted(training)
         searched, before = int(stored["searched"]), self.gradients
@@ -272,6 +293,9 @@ class GradualRun:
         training.checkpoint = checkpoint
         start = int(stored["step"])
         return self._counted(training, start, stored if start else None)
+
+    def _beat(self, _: Event) -> None:
+        self.task.clock.beat()  # tries tell no more than that they go on
 
     def _counted(self, training: Training, start: int = 0, tensors: dict[str, Tensor] | None = None) -> Student:
         try:
@@ -287,7 +311,6 @@ class GradualRun:
             "step": step,
             "gradients": gradients,
             "searched": gradients if searched is None else searched,
-            "seconds": time.monotonic() - self.started,
         }
         return {name: torch.tensor(number, dtype=torch.float64) for name, number in numbers.items()}
 
@@ -299,10 +322,10 @@ class GradualRun:
     def _batches(self, steps: int, start: int) -> Iterator[Batch]:
         """Yield the batches of the steps from a number on; each depends on the seed and its number alone."""
         count = steps * self.batch_size
-        batches = regroup(self.samples.draw_again(count + self.batch_size, 1), self.batch_size)
+        batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs), self.batch_size)
         if self._mixes:
-            batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17)
-        generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1)
+            batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
+        generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)
         for number, batch in enumerate(batches):
             if self.method.augment is not None:
                 batch = self.method.augment(batch, generator)

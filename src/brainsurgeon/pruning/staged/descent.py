@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.events import Callback, Event
-from brainsurgeon.events.clock import Clock
+from brainsurgeon.events.clock import Clock, pulse
 from brainsurgeon.network.gradients import mean_squares
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.sample_loss import SampleLoss, batch_gradient
@@ -56,7 +56,6 @@ class Descent:
     samples: TrainingSamples
     schedule: Stages
     max_gradients: int
-    deadline: float
     owed: Callable[[State], int]
     notify: Callback
     clock: Clock
@@ -119,7 +118,7 @@ class Descent:
         self.weights.assign(self.loss.model, state.values)
         _, squares, some, _ = mean_squares(self.loss, self.weights, self.samples.draw(some, state.number), some)
         now = time.monotonic()
-        affordable = some * (self.deadline - now) / max(now - begun, 1e-9)
+        affordable = some * self.clock.left / max(now - begun, 1e-9)
         trainings = self.schedule.trainings_from(state.number)
         units = TRIED + LONGER * (trainings - 1) if first else LONGER * trainings
         ours = left - some - self.owed(state)
@@ -148,6 +147,7 @@ def take_steps(
     place, speed, done = values.double(), torch.zeros_like(scale), 0
     start, checks = held_loss(values), {share * count: most for share, most in GIVEN_UP.items()}
     for batch in batches:
+        pulse()
         gradient = batch_gradient(batch_loss, weights, place.to(values.dtype), batch)
         speed = MOMENTUM * speed - (1 - done / count) * scale * gradient
         place = place + speed

@@ -22,6 +22,7 @@ from brainsurgeon.network.match import Match
 from brainsurgeon.network.sample_loss import SampleLoss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import CURVATURES
+from brainsurgeon.pruning.judging import affordable
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.staged.descent import Descent
 from brainsurgeon.pruning.staged.pacing import Pacing
@@ -29,6 +30,7 @@ from brainsurgeon.pruning.staged.run import run_stages
 from brainsurgeon.pruning.staged.schedule import Stages
 from brainsurgeon.pruning.staged.stage import Stage
 from brainsurgeon.pruning.staged.state import State
+from brainsurgeon.samples.batches import Batch
 from brainsurgeon.samples.held_out import TrainingSamples
 
 if TYPE_CHECKING:
@@ -103,24 +105,25 @@ class Staged:
         make_blocks(self.blocks, surgery.weights.layers, 1)  # refuse a bad rule before any work
         values = surgery.values  # refused here if not finite
         samples = TrainingSamples(surgery.data, task.seed, surgery.device, self.max_samples)
-        held_out = samples.held_out()
+        held_out = affordable(surgery.batch_loss, samples.held_out(), task.clock)
         check_loss(surgery.batch_loss, held_out[0])
         notes = list(check_separate(surgery.batch_loss, held_out[0], group=None))
         check_slope(surgery.batch_loss, surgery.weights, held_out)
         losses = self._losses(surgery, held_out[0])
         kinds = len(CURVATURES) if self.curvature == "auto" else 1
-        pacing = Pacing(self.schedule, self.max_gradients, self.max_seconds, samples.size, kinds, len(losses))
+        pacing = Pacing(self.schedule, self.max_gradients, samples.size, kinds, len(losses))
         state = task.store.load() if task.store else None
         state = state or State.begin(values, "gram" if self.curvature == "auto" else self.curvature)
-        stage, train = self._parts(surgery, losses, samples, pacing, task, notes)
-        budget = as_budget(task.shares, surgery.device)
-        state = run_stages(state, budget, stage, train, pacing, task.store, notes)
         held = SampleLoss(surgery.batch_loss, surgery.weights, surgery.values, held_out, judging=1.0)
+        before = held.at(surgery.values).loss()
+        stage, train = self._parts(surgery, losses, samples, held_out, pacing, task, notes)
+        budget = as_budget(task.shares, surgery.device)
+        state = run_stages(state, budget, stage, train, pacing, task.clock, task.store, notes)
         return Outcome(
             surgery.weights.unflatten(state.pruned),
             surgery.weights.unflatten(state.values),
             held.batches,
-            held.at(surgery.values).loss(),
+            before,
             seconds=task.clock.seconds,
             record={
                 "sample_gradients": state.gradients,
@@ -142,14 +145,15 @@ class Staged:
         surgery: Surgery,
         losses: dict[str, BatchLoss],
         samples: TrainingSamples,
+        held_out: list[Batch],
         pacing: Pacing,
         task: Task,
         notes: list[str],
-    ) -> tuple[Stage, Callable[[State, float], State]]:
-        """Return a stage, and a training that ends by a deadline; both are judged on the same held-out samples."""
+    ) -> tuple[Stage, Callable[[State], State]]:
+        """Return a stage and a training; both are judged on the same held-out samples."""
         few = samples.held < ENOUGH and "distillation" in losses
         judged = losses["distillation" if few else "loss"]
-        held = SampleLoss(judged, surgery.weights, surgery.values, samples.held_out(), judging=1.0)
+        held = SampleLoss(judged, surgery.weights, surgery.values, held_out, judging=1.0)
         stage = Stage(
             losses["loss"],
             surgery.batch_loss,
@@ -169,20 +173,16 @@ class Staged:
             notes,
         )
 
-        def train(state: State, deadline: float) -> State:
-            descent = Descent(
-                judged,
-                held,
-                surgery.weights,
-                samples,
-                self.schedule,
-                self.max_gradients,
-                deadline,
-                pacing.owed,
-                task.notify,
-                task.clock,
-                mixing=few,
-            )
-            return descent(state)
-
-        return stage, train
+        descent = Descent(
+            judged,
+            held,
+            surgery.weights,
+            samples,
+            self.schedule,
+            self.max_gradients,
+            pacing.owed,
+            task.notify,
+            task.clock,
+            mixing=few,
+        )
+        return stage, descent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from brainsurgeon.errors import BrainsurgeonError
@@ -24,7 +25,6 @@ class Pacing:
 
     schedule: Stages
     max_gradients: int
-    max_seconds: float | None
     samples: int
     curvatures: int
     slopes: int
@@ -57,14 +57,14 @@ class Pacing:
         most = int(self.max_gradients * (1 - TRAINING_SHARE))
         return max(0, most - state.gradients + state.trained) if self.schedule.examinations_from(state.number) else 0
 
-    def progress(self, number: int, state: State, elapsed: float, paces: list[float]) -> float | None:
+    def progress(self, number: int, state: State, seconds: float, paces: list[float]) -> float | None:
         """Return how far pruning is to have come after this stage, in larger steps where time is short.
 
-        None once time is up: `paces` are the seconds that the stages so far have taken.
+        None once time is up: `seconds` are left, `paces` are those that the stages so far have taken.
         """
         left = self.schedule.stages - self.schedule.examinations_before(number)
-        if self.max_seconds is not None and paces:
-            affordable = (self.max_seconds - elapsed) / max(sum(paces) / len(paces), 1e-9)
+        if seconds < math.inf and paces:
+            affordable = seconds / max(sum(paces) / len(paces), 1e-9)
             if state.progress >= 1:
                 return 1.0 if affordable >= 1 else None
             left = max(1, int(min(left, affordable)))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.engine.curvature import Gram
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.inputs import CrossMoments, collect_cross_moments, order_of_calls
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import Layer, PrunableWeights
@@ -41,6 +42,7 @@ def reconstruct(
     fitted = values.clone()
     for layer, calls in order_of_calls(live, weights, batches[0]).items():
         moments = collect_cross_moments(live, dense, layer, batches, calls)
+        pulse()
         place = layer.columns
         trained = dense.model.get_parameter(layer.name).detach().reshape(-1).double()
         step = _step(layer, moments, values[place].double(), trained, pruned[place], damping)
