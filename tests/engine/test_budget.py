@@ -10,7 +10,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from toys import one_group
 
-from brainsurgeon.engine.budget import Budget, Share, apportion, as_budget, exact_count, lowest, make_budget, share_out
+from brainsurgeon.engine.budget import (
+    Budget,
+    Share,
+    apportion,
+    as_budget,
+    exact_count,
+    lowest,
+    make_budget,
+    names_every,
+    share_out,
+)
 from brainsurgeon.errors import BrainsurgeonError
 
 CPU = torch.device("cpu")
@@ -179,3 +189,41 @@ def test_a_rule_that_is_none_is_refused(rule: object) -> None:
 def test_a_budget_that_cannot_be_met_is_refused() -> None:
     with pytest.raises(BrainsurgeonError, match="cannot be met"):
         share_out({"layer0.*": 0.9}, 0.1, lay_out([20, 20]))
+
+
+def test_a_budget_that_names_every_layer_needs_no_sparsity() -> None:
+    layers = [("a.weight", 0, 10), ("b[0].weight", 10, 20)]
+    rule = {"b[0].weight": 0.25, "a.*": 1.0}
+    assert share_out(rule, None, layers) == [Share((layers[0],), 10), Share((layers[1],), 5)]
+    assert share_out(rule, 0.5, layers) == share_out(rule, None, layers)  # 15 of 30 is what it comes to
+    assert names_every(rule, layers)
+    assert not names_every({"a.*": 0.5}, layers)
+    assert not names_every("uniform", layers)
+
+
+def test_a_pattern_that_an_earlier_one_overrides_is_still_known() -> None:
+    layers = [("a.weight", 0, 10), ("b.weight", 10, 20)]
+    assert share_out({"a.weight": 0.1, "*": 0.5, "b.weight": 0.2}, None, layers)[1].count == 10
+
+
+@pytest.mark.parametrize(
+    ("rule", "sparsity", "words"),
+    [
+        ({"a.*": 0.5}, None, r"must name every layer, and 1 of 2 are not in it \(b.weight\)"),
+        (
+            {"*": 0.5},
+            0.9,
+            r"comes to 15 of 30 weights \(0.5000\), while the sparsity asks for 27: leave the sparsity out",
+        ),
+        ({"*": 0.0}, None, "removes no weight"),
+        ({"*": -0.1}, None, "must lie from 0 to 1, got -0.1"),
+        ({"*": True}, None, "must lie from 0 to 1, got True"),
+        ({"*": "0.5"}, None, "must lie from 0 to 1, got '0.5'"),
+        ({"*": float("nan")}, None, "must lie from 0 to 1, got nan"),
+        ({"a.*": 0.5, "c": 0.5}, None, "'c' matches no layer; the layers are: a.weight, b.weight"),
+        ("global", None, "give the sparsity, or a budget that names every layer"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused(rule: str | dict[str, float], sparsity: float | None, words: str) -> None:
+    with pytest.raises(BrainsurgeonError, match=words):
+        share_out(rule, sparsity, [("a.weight", 0, 10), ("b.weight", 10, 20)])

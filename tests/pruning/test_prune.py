@@ -290,3 +290,17 @@ def test_data_comes_in_any_form(kind: str) -> None:
         "data set": lambda: TensorDataset(inputs, labels),
     }[kind]()
     assert_exact(prune(CASES["linear"].model(), source, 0.6, "cbs", **quick("cbs")), 0.6)
+
+
+@pytest.mark.parametrize("method", ["mp", "cbs", "layerwise", "gradual", "staged", "auto"])
+def test_a_budget_for_every_layer_is_met_by_every_method(method: str) -> None:
+    """One layer stays whole, one goes as a whole; the total is what comes out."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    generator = torch.Generator().manual_seed(1)
+    data = torch.randn(60, 6, generator=generator), torch.randint(3, (60,), generator=generator)
+    result = prune(network, data, None, method, budget={"0": 0.0, "2": 0.5, "*": 1.0}, **quick(method))
+    assert [layer.pruned for layer in result.layers] == [0, 32, 24]
+    assert result.sparsity == 56 / 136
+    assert "the budget comes to 56 of 136 weights (0.4118)" in result.notes

@@ -113,10 +113,10 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {
         {"budget": {"7.*": 0.5}},
         r"budget pattern '7\.\*' matches no layer; the layers are: 0",
     ),
-    "budget out of range": ({"budget": {"0.*": 1.5}}, "strictly between 0 and 1"),
+    "budget out of range": ({"budget": {"0.*": 1.5}}, r"the sparsity of '0\.\*' must lie from 0 to 1, got 1.5"),
     "budget that leaves too much": (
         {"budget": {"*": 0.2}},
-        "the budget cannot be met: 36 weights are to be pruned",
+        r"names every layer and comes to 15 of 72 weights \(0.2083\), while the sparsity asks for 36",
     ),
     "budget that takes too much": ({"budget": {"0.*": 0.99}}, "cannot be met: 36 .* fix 48"),
 }

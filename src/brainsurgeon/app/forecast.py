@@ -11,8 +11,9 @@ from brainsurgeon.app.estimate import estimate_seconds
 from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.target import Target
 from brainsurgeon.engine.blocks import make_blocks
-from brainsurgeon.engine.budget import make_budget
+from brainsurgeon.engine.budget import as_budget, share_out
 from brainsurgeon.network.memory import DoesNotFitError, available_bytes, check_device
+from brainsurgeon.network.names import name_matches
 from brainsurgeon.network.weights import PrunableWeights, find_weights
 from brainsurgeon.pruning.memory import check_memory, memory_needs
 from brainsurgeon.pruning.methods import Method
@@ -63,10 +64,11 @@ def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
         problem = str(error)
     curvature = any(method.uses_curvature for method in methods.values())
     blocks = _blocks(methods.values(), weights)
+    plans = _plans(recipe, target, weights)
     return Inspection(
-        layers=_plans(recipe, target, weights),
+        layers=plans,
         size=weights.size,
-        count=make_budget("global", recipe.sparsities[0], [("", 0, weights.size)], torch.device("cpu")).total,
+        count=sum(plan.pruned or 0 for plan in plans),
         blocks=len(blocks),
         widest=max(block.stop - block.start for block in blocks),
         memory=max(needs, key=lambda parts: sum(parts.values())),
@@ -90,7 +92,9 @@ def _blocks(methods: Iterable[Method], weights: PrunableWeights) -> list[slice]:
 def _plans(recipe: Recipe, target: Target, weights: PrunableWeights) -> tuple[LayerPlan, ...]:
     values = weights.flatten(target.model).abs().cpu()
     layers = [(layer.name, layer.offset, layer.size) for layer in weights.layers]
-    pruned = make_budget(recipe.budget, recipe.sparsities[0], layers, torch.device("cpu")).lowest(values)
+    sparsity = recipe.sparsity_of(recipe.sparsities[0], layers)
+    shares = share_out(recipe.budget, sparsity, layers, name_matches)
+    pruned = as_budget(shares, torch.device("cpu")).lowest(values)
     counts = {layer.name: int(pruned[layer.columns].sum()) for layer in weights.layers}
     return tuple(
         LayerPlan(name, tuple(parameter.shape), parameter.numel(), counts.get(name))

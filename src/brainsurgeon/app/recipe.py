@@ -19,8 +19,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from brainsurgeon.app.target import DEMO, LANGUAGE
-from brainsurgeon.engine.budget import exact_count
+from brainsurgeon.engine.budget import Part, exact_count, names_every
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.names import name_matches
 from brainsurgeon.pruning.auto import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
@@ -30,6 +31,9 @@ from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.schedule import Stages
 
 Share = Annotated[float, Field(gt=0, lt=1)]
+LayerShare = Annotated[float, Field(ge=0, le=1)]
+USUAL = 0.9
+"""The sparsity where none is given."""
 MOST_THREADS = 1024
 MOST_TEXT, DEEPEST = 1 << 20, 16
 """Bytes and levels of a recipe; one that is larger or deeper is refused before it is read."""
@@ -79,9 +83,9 @@ class Recipe(BaseModel):
     target: str
     arguments: dict[str, Any] = {}
     checkpoint: str | None = None
-    sparsity: Share | list[Share] = 0.9
+    sparsity: Share | list[Share] | None = None
     method: str | list[str] = "auto"
-    budget: Literal["global", "uniform"] | dict[str, Share] = "global"
+    budget: Literal["global", "uniform"] | dict[str, LayerShare] = "global"
     include: str | list[str] | None = None
     exclude: str | list[str] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] = 0
@@ -92,8 +96,12 @@ class Recipe(BaseModel):
 
     @property
     def sparsities(self) -> list[float]:
-        """All sparsities, one or more."""
-        return self.sparsity if isinstance(self.sparsity, list) else [self.sparsity]
+        """All sparsities, one or more; 0.9 where none is given."""
+        return self.sparsity if isinstance(self.sparsity, list) else [self.sparsity or USUAL]
+
+    def sparsity_of(self, nominal: float, layers: Sequence[Part]) -> float | None:
+        """Return one of the sparsities; None where none was given and the budget names every layer, which says it."""
+        return None if self.sparsity is None and names_every(self.budget, layers, name_matches) else nominal
 
     @property
     def methods(self) -> list[str]:
@@ -167,6 +175,8 @@ def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
             raise RecipeError(f"{origin}: unknown key {key!r}; {hint} The keys are: {', '.join(KEYS)}")
     own = {key: value for key, value in values.items() if key in OWN_KEYS}
     settings = {key: value for key, value in values.items() if key in SETTINGS and value is not None}
+    if own.get("sparsity") is None and not isinstance(own.get("budget"), dict):
+        own["sparsity"] = USUAL
     try:
         recipe = Recipe(**own, settings=settings)
     except ValidationError as error:

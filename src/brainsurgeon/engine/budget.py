@@ -125,18 +125,32 @@ class Share:
     count: int
 
 
+Matches = Callable[[str, str], bool]
+"""Says whether a pattern means a layer of a name."""
+
+
+def _by_glob(pattern: str, name: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
+
+
+def names_every(rule: str | dict[str, float], layers: Sequence[Part], matches: Matches = _by_glob) -> bool:
+    """Say whether a rule gives every layer its own sparsity, and so the sparsity of all."""
+    return isinstance(rule, dict) and all(any(matches(pattern, layer[0]) for pattern in rule) for layer in layers)
+
+
 def share_out(
-    rule: str | dict[str, float],
-    sparsity: float,
-    layers: Sequence[Part],
-    matches: Callable[[str, str], bool] = lambda pattern, name: fnmatchcase(name, pattern),
+    rule: str | dict[str, float], sparsity: float | None, layers: Sequence[Part], matches: Matches = _by_glob
 ) -> list[Share]:
     """Turn `"global"`, `"uniform"` or `{pattern: sparsity}` into exact counts for sets of layers.
 
     With a dict each matching layer gets the sparsity of the first pattern that `matches` its name, and the other layers
-    together take the rest of ⌈rN⌉.
+    together take the rest of ⌈rN⌉. One that names every layer needs no sparsity beside it.
     """
+    if sparsity is None and isinstance(rule, dict):
+        return _by_pattern(rule, layers, None, matches)
     size = sum(layer[2] for layer in layers)
+    if sparsity is None:
+        raise BrainsurgeonError("give the sparsity, or a budget that names every layer: {layer: sparsity}")
     total = exact_count(sparsity, size)
     if rule == "global":
         return [Share(tuple(layers), total)]
@@ -163,27 +177,49 @@ def as_budget(shares: Sequence[Share], device: torch.device) -> Budget:
     return Budget(tuple(map(indices, shares)), tuple(share.count for share in shares))
 
 
-def _by_pattern(
-    rule: dict[str, float], layers: Sequence[Part], total: int, matches: Callable[[str, str], bool]
-) -> list[Share]:
+def _count_of(pattern: str, sparsity: float, size: int) -> int:
+    """Return ⌈rN⌉ of one layer, which may be left whole or go as a whole."""
+    if isinstance(sparsity, bool) or not isinstance(sparsity, Real) or not 0 <= sparsity <= 1:
+        raise BrainsurgeonError(f"budget: the sparsity of {pattern!r} must lie from 0 to 1, got {sparsity!r}")
+    return math.ceil(Fraction(str(sparsity)) * size)
+
+
+def _by_pattern(rule: dict[str, float], layers: Sequence[Part], total: int | None, matches: Matches) -> list[Share]:
     fixed: list[Share] = []
     rest: list[Part] = []
     used: set[str] = set()
     for layer in layers:
-        pattern = next((p for p in rule if matches(p, layer[0])), None)
-        if pattern is None:
+        meant = [pattern for pattern in rule if matches(pattern, layer[0])]
+        used.update(meant)
+        if not meant:
             rest.append(layer)
         else:
-            used.add(pattern)
-            fixed.append(Share((layer,), exact_count(rule[pattern], layer[2])))
+            pattern = meant[0]
+            fixed.append(Share((layer,), _count_of(pattern, rule[pattern], layer[2])))
     if unused := [p for p in rule if p not in used]:
         names = ", ".join(layer[0] for layer in layers)
         raise BrainsurgeonError(f"budget pattern {unused[0]!r} matches no layer; the layers are: {names}")
-    left = total - sum(share.count for share in fixed)
+    named, size = sum(share.count for share in fixed), sum(layer[2] for layer in layers)
     free = sum(layer[2] for layer in rest)
+    if total is None and rest:
+        names = ", ".join(layer[0] for layer in rest[:6]) + (" …" if len(rest) > 6 else "")
+        raise BrainsurgeonError(
+            f"without a sparsity the budget must name every layer, and {len(rest)} of {len(layers)} are not in it "
+            f'({names}): name them ("*" means all others), or give the sparsity that they shall make up to'
+        )
+    if not rest and total not in (None, named):
+        raise BrainsurgeonError(
+            f"the budget names every layer and comes to {named} of {size} weights ({named / size:.4f}), while the "
+            f"sparsity asks for {total}: leave the sparsity out, or leave a layer out of the budget, which then takes "
+            "the rest"
+        )
+    total = named if total is None else total
+    if not total:
+        raise BrainsurgeonError("the budget removes no weight: give some layer a sparsity above 0")
+    left = total - named
     if not 0 <= left <= free:
         raise BrainsurgeonError(
             f"the budget cannot be met: {total} weights are to be pruned in all, the patterns fix "
-            f"{total - left}, and the other layers hold {free}; change the sparsity or the patterns"
+            f"{named}, and the other layers hold {free}; change the sparsity or the patterns"
         )
     return fixed + ([Share(tuple(rest), left)] if rest else [])

@@ -54,7 +54,9 @@ def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 def name_matches(rule: str, name: str) -> bool:
     """Say whether a rule means a parameter: its name or a pattern of it, or those of a module around it."""
-    return fnmatchcase(name, rule) or name.startswith(f"{rule}.") or fnmatchcase(name.rpartition(".")[0], rule)
+    if name == rule or name.startswith(f"{rule}."):  # a name may hold the signs of patterns: `a[0].weight`
+        return True
+    return fnmatchcase(name, rule) or fnmatchcase(name.rpartition(".")[0], rule)
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

@@ -26,7 +26,7 @@ from brainsurgeon.pruning.surgery import Surgery
 def prune(
     model: nn.Module,
     data: Any,
-    sparsity: float,
+    sparsity: float | None = None,
     method: str | Method | Sequence[Any] = "auto",
     loss: LossLike = "cross_entropy",
     *,
@@ -46,7 +46,7 @@ def prune(
         model: any module; a pruned copy is returned unless `in_place`.
         data: training samples: `(inputs, targets)` or a dict of tensors, a data set, a loader, or batches; None for a
             method that needs none, as "mp".
-        sparsity: the share of the prunable weights to remove, between 0 and 1.
+        sparsity: the share of the prunable weights to remove, between 0 and 1; None where the budget names all layers.
         method: "auto" tries what may be best and keeps what held-out samples like best (it trains the kept weights,
             unless effort="quick"); another name, such as "layerwise", "gradual", "cbs", "wf" or "mp"; a `OneShot`,
             `Staged`, `Layerwise` or `Gradual` of your own; or a pair of a selection and an update.
@@ -55,7 +55,8 @@ def prune(
         include: names, glob patterns or module types to prune (default: every trainable `…weight…` of two or more
             dimensions outside normalisation layers; bare parameters and frozen weights only if they are named here).
         exclude: names, patterns or types to leave alone.
-        budget: "global", "uniform" over layers, or {layer pattern: sparsity} with the rest shared by the others.
+        budget: "global", "uniform" over layers, or {layer pattern: sparsity} with the rest of the sparsity shared by
+            the others; the first pattern that means a layer counts.
         seed: of all random draws: samples, buckets.
         device: where to work; by default where the model is.
         in_place: change the model itself.
@@ -65,7 +66,8 @@ def prune(
             max_seconds=600; a name that the method does not have is refused.
     """
     chosen = make_method(method, settings)  # bad settings and a bad sparsity are refused before any work
-    exact_count(sparsity, 1)
+    if sparsity is not None or not isinstance(budget, dict):
+        exact_count(sparsity, 1)  # type: ignore[arg-type]  # None is refused there
     surgery = Surgery(
         model,
         data,

@@ -48,7 +48,7 @@ def inspect(
     found = look(full, loaded, timed)
     console = Console()
     console.print(_layers(found))
-    share = f"{found.count:,} of {found.size:,} weights ({full.sparsities[0]:g})"
+    share = f"{found.count:,} of {found.size:,} weights ({found.count / found.size:.4g})"
     widest = f", the widest of {found.widest:,} weights" if found.blocks > 1 else ""
     console.print(f"To prune: [bold]{share}[/]. Curvature in {found.blocks:,} block{'s' * (found.blocks > 1)}{widest}.")
     _say_needs(console, found)

@@ -43,7 +43,7 @@ SparsityOption = Annotated[
         "--sparsity",
         "-s",
         help="The share of the weights to remove: exactly ⌈rN⌉ of them go.",
-        show_default="0.9",
+        show_default="0.9, or what a budget for every layer comes to",
         rich_help_panel=METHOD,
     ),
 ]
@@ -58,9 +58,11 @@ MethodOption = Annotated[
     ),
 ]
 BudgetOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        help="global: wherever it costs least; uniform: the same share of each layer.",
+        help="global: wherever it costs least; uniform: the same share of each layer; a YAML or JSON file of layers "
+        "and sparsities, as `inspect --sensitivity` writes it; or targets: 'conv1=0.5,fc*=0.95' (repeatable).",
+        metavar="RULE",
         show_default="global",
         rich_help_panel=METHOD,
     ),
@@ -237,6 +239,10 @@ def gather(recipe: Path | None, settings: list[str] | None, given: dict[str, Any
     given = {key: value for key, value in given.items() if value not in (None, [], ())}
     if "checkpoint" in given:
         given["checkpoint"] = str(given["checkpoint"])
+    if isinstance(given.get("budget"), list | tuple):
+        from brainsurgeon.app.budgets import read_budgets
+
+        given["budget"] = read_budgets(given["budget"])
     if str(given.get("blocks", "")).isdigit():
         given["blocks"] = int(given["blocks"])
     values.update(with_absolute_paths(given, Path.cwd()))

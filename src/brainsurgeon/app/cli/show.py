@@ -21,7 +21,7 @@ def show_result(run: "RunFolder", cell: "Cell") -> None:
     record = read_record([run.path])
     outcome = record.outcomes[0]
     console, result = Console(), outcome.result
-    counts = f" at {cell.sparsity:g}: {result.pruned:,} of {result.size:,} weights pruned"
+    counts = f" at {outcome.sparsity:.4g}: {result.pruned:,} of {result.size:,} weights pruned"
     console.print(Text.assemble((cell.method, "bold"), counts))
     for metric in record.metrics:
         dense, mark = record.of_dense(metric), unit(metric)

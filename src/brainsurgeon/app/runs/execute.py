@@ -58,7 +58,8 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
         seed_globals(recipe.seed)
         label, number = cell.name, number + 1
         store = FileStore(run.steps / f"{cell.name}.safetensors", surgery.device)
-        result = surgery.prune(cell.sparsity, methods[cell.method], budget=recipe.budget, store=store)
+        sparsity = recipe.sparsity_of(cell.sparsity, surgery.parts)
+        result = surgery.prune(sparsity, methods[cell.method], budget=recipe.budget, store=store)
         scores = cell.save(store.completed(result), target, surgery.weights, surgery.values)
         after = {} if result.loss_after is None else {"sample loss": result.loss_after}
         notify(Event("cells", number, total, {**scores, **after}))

@@ -146,7 +146,9 @@ def _claimed(path: Path) -> Path:
 
 
 def _name(recipe: Recipe, kind: str) -> str:
-    what = f"{recipe.methods[0]}-{recipe.sparsities[0]:g}" if kind == "prune" else kind
+    by_layer = recipe.sparsity is None and isinstance(recipe.budget, dict)
+    share = "budget" if by_layer else f"{recipe.sparsities[0]:g}"
+    what = f"{recipe.methods[0]}-{share}" if kind == "prune" else kind
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
 
 
