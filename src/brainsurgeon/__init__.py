@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.one_shot import OneShot
     from brainsurgeon.pruning.prune import prune
     from brainsurgeon.pruning.result import PruningResult
+    from brainsurgeon.pruning.sensitivities import Sensitivity
+    from brainsurgeon.pruning.sensitivity import sensitivity
     from brainsurgeon.pruning.staged.method import Staged
     from brainsurgeon.pruning.staged.schedule import Stages
     from brainsurgeon.pruning.surgery import Surgery
@@ -38,6 +40,7 @@ __all__ = [
     "Pruner",
     "PruningResult",
     "Saved",
+    "Sensitivity",
     "Staged",
     "Stages",
     "Surgery",
@@ -50,6 +53,7 @@ __all__ = [
     "prune",
     "save",
     "save_masks",
+    "sensitivity",
 ]
 
 _HOMES = {
@@ -61,6 +65,7 @@ _HOMES = {
     "PruningResult": ("pruning.result", "PruningResult"),
     "Saved": ("files", "Saved"),
     "OneShot": ("pruning.one_shot", "OneShot"),
+    "Sensitivity": ("pruning.sensitivities", "Sensitivity"),
     "Staged": ("pruning.staged.method", "Staged"),
     "Stages": ("pruning.staged.schedule", "Stages"),
     "Surgery": ("pruning.surgery", "Surgery"),
@@ -72,6 +77,7 @@ _HOMES = {
     "prune": ("pruning.prune", "prune"),
     "save": ("files", "save"),
     "save_masks": ("files", "save_masks"),
+    "sensitivity": ("pruning.sensitivity", "sensitivity"),
 }
 
 

@@ -63,8 +63,16 @@ class LayerRun:
                     save(number, self._state(part, masks))
         return masks
 
-    def curves(self, stream: Stream) -> list[ErrorCurve]:
-        """Return each layer's error at a few sparsities, from a cheap mask and least squares on it; nothing changes."""
+    def curves(
+        self,
+        stream: Stream,
+        sparsities: tuple[float, ...] = TRIED,
+        keep: Callable[[LinearMap, int, Tensor], None] | None = None,
+    ) -> list[ErrorCurve]:
+        """Return each layer's error at a few sparsities, from a cheap mask and least squares on it; nothing changes.
+
+        `keep` is given each layer's weights at the sparsity of a number.
+        """
         sizes: dict[str, int] = {}
         errors: list[Tensor] = []
         loads = [0.0] * world_size()
@@ -74,13 +82,13 @@ class LayerRun:
                     moments, owner = self._moments(part, group), owners(group, loads)
                     for layer in group:
                         with self.clock.measure("allocation"):
-                            errors.append(torch.zeros(len(TRIED), dtype=torch.float64))
+                            errors.append(torch.zeros(len(sparsities), dtype=torch.float64))
                             if owner[layer.name] == rank():
-                                errors[-1] = self._curve(layer, moments[layer.name])
+                                errors[-1] = self._curve(layer, moments[layer.name], sparsities, keep)
                         sizes[layer.name] = layer.weight.numel()
                         self.notify(Event("allocation", len(errors), len(stream.layers)))
         table = sum_over_ranks(torch.stack(errors)).tolist() if errors else []
-        return [ErrorCurve(name, sizes[name], TRIED, tuple(row)) for name, row in zip(sizes, table, strict=True)]
+        return [ErrorCurve(name, sizes[name], sparsities, tuple(row)) for name, row in zip(sizes, table, strict=True)]
 
     def _restore(
         self, stream: Stream, load: Callable[[int], dict[str, Tensor] | None], masks: dict[str, Tensor]
@@ -154,15 +162,24 @@ class LayerRun:
         layer.weight.data.copy_(new.masked_fill(mask, 0.0))
         return mask.to("cpu")
 
-    def _curve(self, layer: LinearMap, moments: Moments) -> Tensor:
+    def _curve(
+        self,
+        layer: LinearMap,
+        moments: Moments,
+        sparsities: tuple[float, ...],
+        keep: Callable[[LinearMap, int, Tensor], None] | None,
+    ) -> Tensor:
         problem, errors = self._problem(layer, moments, 0), []
         scores = wanda_scores(problem.weights, problem.moments).square()
         if problem.scales is not None:
             scores = scores * problem.scales.unsqueeze(-1)
         free = replace(self.pattern, keep_of=None) if self.pattern.keep_of else self.pattern
-        for sparsity in TRIED:
+        for number, sparsity in enumerate(sparsities):
             pruned = free.prune_lowest(scores, free.count(sparsity, problem.weights.shape))
             weights, _ = least_squares(problem.weights, problem.moments, pruned, tolerance=1e-2, max_iterations=10)
             total = objective(weights, problem.weights, problem.moments, problem.scales).sum()
             errors.append(total.cpu())
+            if keep is not None:
+                shaped = layer.stored(weights.masked_fill(pruned, 0.0).reshape(-1, *weights.shape[-2:]))
+                keep(layer, number, shaped.to(layer.weight.dtype))
         return torch.stack(errors)
