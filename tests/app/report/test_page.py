@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import browser
 import pytest
+from pages import NASTY, Balanced, needs_browser, shown_at
 
 from brainsurgeon.app.report import write_report
 
 Make = Callable[..., Path]
 DARK = "--blink-settings=preferredColorScheme=0"
-NASTY = '<script>alert(1)</script>"&[/b]%_$'
-needs_browser = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium on this machine")
-PROBE = """<script>addEventListener("load", () => {
-  document.querySelectorAll("details").forEach((part) => { part.open = true; });
-  const wide = document.documentElement.clientWidth, out = [];
-  for (const card of document.querySelectorAll(".card, .tile, summary")) {
-    const box = card.getBoundingClientRect();
-    if (box.right > wide + 1 || box.left < -1) out.push(card.className);
-    for (const part of card.querySelectorAll("svg, img, h3, p, b, .scroll, .tall")) {
-      const inner = part.getBoundingClientRect();
-      const beside = inner.right > box.right + 1 || inner.left < box.left - 1;
-      if (inner.width && beside && !part.closest("table")) out.push(part.tagName);
-    }
-  }
-  parent.document.title = document.documentElement.scrollWidth + " of " + wide + " out:" + out.join(" ");
-});</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +32,6 @@ def single(make_run: Make, cost: dict[str, Any], tmp_path_factory: pytest.TempPa
 
 def written(folder: Path) -> Path:
     return write_report([folder], folder, files=False)
-
-
-def shown_at(page: Path, width: int) -> browser.Shown:
-    """Show a page in a frame of a width, with what the probe found as the title."""
-    inner, outer = page.with_name(f"probe-{width}.html"), page.with_name(f"frame-{width}.html")
-    inner.write_text(page.read_text().replace("</body>", f"{PROBE}</body>"))
-    outer.write_text(
-        f'<body style="margin:0"><iframe src="{inner.name}" style="width:{width}px;height:900px;border:0"></iframe>'
-    )
-    return browser.browse(outer, "--allow-file-access-from-files")
 
 
 @needs_browser
@@ -130,26 +104,6 @@ def test_the_costs_are_shown(single: Path, large: Path) -> None:
         text = page.read_text()
         for words in ("On disk and to run", "4,321", "32,200", "1,618", "torch, ms", "0.0421"):
             assert words in text
-
-
-class Balanced(HTMLParser):
-    """Checks that elements close in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: object) -> None:
-        self.seen.append(tag)
-        if tag not in {"meta", "link", "img", "br"}:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attributes: object) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 @pytest.mark.parametrize("name", ["large", "single"])

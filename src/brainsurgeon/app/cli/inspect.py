@@ -1,5 +1,7 @@
 """`brainsurgeon inspect`: what would be pruned, and what it would take, before anything runs."""
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,9 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from brainsurgeon.app.cli import options as o
+from brainsurgeon.app.cli.show import as_rich, say
 
 if TYPE_CHECKING:
     from brainsurgeon.app.forecast import Inspection
+    from brainsurgeon.app.recipe import Recipe
+    from brainsurgeon.app.target import Target
 
 DOES_NOT_FIT = 3
 
@@ -35,14 +40,33 @@ def inspect(
     seed: o.SeedOption = None,
     settings: o.SetOption = None,
     timed: Annotated[bool, typer.Option("--time/--no-time", help="Time a few gradients and losses.")] = True,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Also what the loss would feel of each layer at several sparsities.")
+    ] = False,
+    measured: Annotated[
+        bool, typer.Option("--measure/--no-measure", help="With --sensitivity: prune each layer alone, and measure.")
+    ] = True,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="With --sensitivity: a folder (a run's, too) for sensitivity.json, budget.yaml, which --budget takes, "
+            "and a page with heat maps.",
+            metavar="FOLDER",
+        ),
+    ] = None,
 ) -> None:
     """Show what would be pruned, layer by layer, and the memory and time that it will take on this machine.
 
-    Nothing is pruned and nothing is written. The exit status is 3 where the run would not fit into memory.
+    Nothing is pruned, and nothing is written without --output. The exit status is 3 where the run would not fit into
+    memory.
     """
     from brainsurgeon.app.forecast import inspect as look
     from brainsurgeon.app.target import load_target
 
+    if output is not None and not sensitivity:
+        raise typer.BadParameter("--output is where a sensitivity is written: give --sensitivity, too")
     full = o.gather(recipe, settings, o.keys_given(locals()))
     loaded = load_target(full.target, full.arguments, full.checkpoint, full.seed)
     found = look(full, loaded, timed)
@@ -55,6 +79,31 @@ def inspect(
     if found.problem:
         Console(stderr=True).print(f"[bold red]It does not fit:[/] {escape(found.problem)}", soft_wrap=True)
         raise typer.Exit(DOES_NOT_FIT)
+    if sensitivity:
+        _say_sensitivity(console, full, loaded, measured, output)
+
+
+def _say_sensitivity(console: Console, recipe: "Recipe", target: "Target", measured: bool, output: Path | None) -> None:
+    """Find out what the loss would feel of each layer, show it, and write it where that is wanted."""
+    from brainsurgeon.app.report.felt import FILE, File, table, write_page
+    from brainsurgeon.app.report.output import put
+    from brainsurgeon.files.writing import plain
+    from brainsurgeon.pruning.sensitivity import sensitivity
+
+    common = recipe.common(target.exclude)
+    found = sensitivity(target.model, target.data, target.loss, measure=measured, **common)
+    sparsity = recipe.sparsities[0]
+    file = File.model_validate_json(json.dumps(plain(found.to_dict(sparsity))))
+    console.print(as_rich(table(file.sensitivity, file.budget)))
+    say(console, f"{file.sensitivity.words()} The budget is for sparsity {sparsity:g}.")
+    for note in found.notes:
+        say(console, f"Note: {note}")
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        put(output, FILE, json.dumps(plain(found.to_dict(sparsity)), indent=2))
+        budget = found.save(output / "budget.yaml", sparsity)
+        say(console, f"Page: {write_page(file, output, f'Sensitivity of {recipe.target}')}")
+        say(console, f"Budget, to be edited: {budget} (brainsurgeon prune … --budget {budget})")
 
 
 def _layers(found: "Inspection") -> Table:

@@ -114,6 +114,25 @@ def bars(title: str, rows: Sequence[tuple[str, float, str, str]], role: str) -> 
     return drawing
 
 
+def heat(title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]]) -> Drawing:
+    """Draw a cell for each row and column: how dark it is, from 0 to 1, a word, and what pointing at it says."""
+    drawing = Drawing(NARROW, 32 + ROW * len(rows), title)
+    start = 172.0
+    wide = (NARROW - start) / max(1, len(columns))
+    for number, column in enumerate(columns):
+        drawing.text(start + (number + 0.5) * wide, 15, column, anchor="middle")
+    for number, (name, cells) in enumerate(rows):
+        y = 24 + ROW * number
+        drawing.text(4, y + 15, _short(name, NAME), role="ink")
+        for place, (share, word, tip) in enumerate(cells):
+            x = start + place * wide
+            corners = [(x, y), (x + wide - 2, y), (x + wide - 2, y + ROW - 2), (x, y + ROW - 2)]
+            drawing.area(corners, "s1", round(0.06 + 0.64 * share, 2), tip)
+            if wide > LETTER * len(word) * 0.8:
+                drawing.text(x + wide / 2, y + 14, word, role="ink", anchor="middle", size=11)
+    return drawing
+
+
 def histogram(name: str, reach: float, before: Sequence[int], after: Sequence[int]) -> Drawing:
     """Draw the weights before (outline) and those kept after (filled); the highest bars may be cut."""
     drawing = Drawing(NARROW, 220, f"weights of {name}, before and after")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from brainsurgeon.app.report import pictures, tables
+from brainsurgeon.app.report import felt, pictures, tables
 from brainsurgeon.app.report.charts import WIDE
 from brainsurgeon.app.report.drawing import DARK, LIGHT, style
 from brainsurgeon.app.report.forms import Table
@@ -32,6 +32,8 @@ def page(record: Record) -> str:
         wide=WIDE,
         metrics=[] if single else [_compared(record, metric) for metric in record.metrics],
         pictures=pictures,
+        heat_maps=felt.heat_maps,
+        felt_table=felt.table,
         tables=tables,
         unit=unit,
         masks=_masks,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from brainsurgeon.app.report import charts
 from brainsurgeon.app.report.charts import Series
 from brainsurgeon.app.report.drawing import Drawing
+from brainsurgeon.app.report.names import distinct
 from brainsurgeon.app.report.png import mask_png, why_no_png
 from brainsurgeon.app.report.record import SAMPLE_LOSS, Outcome, Record, unit
 from brainsurgeon.app.report.saved import Layer
@@ -49,20 +50,8 @@ def layer_bars(outcome: Outcome) -> Drawing:
     title = "sparsity of each layer" if len(shown) == len(layers) else f"sparsity of the {len(shown)} largest layers"
     shares = [layer.pruned / layer.size for layer in shown]
     tips = [f"{layer.name}: {layer.pruned:,} of {layer.size:,} weights pruned" for layer in shown]
-    names = _distinct([layer.name for layer in shown])
+    names = distinct([layer.name for layer in shown])
     return charts.bars(title, list(zip(names, shares, (f"{s:.2%}" for s in shares), tips, strict=True)), "s0")
-
-
-def _distinct(names: list[str]) -> list[str]:
-    """Leave out what all names begin and end with (`model.layers.` … `.weight`), where they have no room else."""
-    parts = [name.split(".") for name in names]
-    if len(names) == 1 or max(map(len, names)) <= charts.NAME:
-        return names
-    while min(map(len, parts)) > 1 and len({part[0] for part in parts}) == 1:
-        parts = [part[1:] for part in parts]
-    while min(map(len, parts)) > 1 and len({part[-1] for part in parts}) == 1:
-        parts = [part[:-1] for part in parts]
-    return [".".join(part) for part in parts]
 
 
 def run_time(outcome: Outcome) -> Drawing:

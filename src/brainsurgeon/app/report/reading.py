@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from brainsurgeon.app.report.felt import read_survey
 from brainsurgeon.app.report.output import safe_names
 from brainsurgeon.app.report.record import Outcome, Record
 from brainsurgeon.app.report.saved import Facts, Measured, Result, read
@@ -36,7 +37,8 @@ def _merged(parts: Sequence[Record]) -> Record:
     recipes = "\n".join(f"# {title}\n{part.recipe}" for title, part in zip(titles, parts, strict=True) if part.recipe)
     dense = {key: value for part in reversed(parts) for key, value in part.facts.dense.items()}
     facts = parts[0].facts.model_copy(update={"dense": dense})
-    return Record(" and ".join(titles), outcomes, facts, recipes, parts[0].target)
+    felt = next((part.felt for part in parts if part.felt is not None), None)
+    return Record(" and ".join(titles), outcomes, facts, recipes, parts[0].target, felt)
 
 
 def _check_same_model(folders: Sequence[Path], parts: Sequence[Record]) -> None:
@@ -70,9 +72,10 @@ def _read(folder: Path) -> Record:
         if not outcomes:
             raise BrainsurgeonError(f"{folder} has no finished result yet: go on with it (--resume {folder})")
         facts = read(Facts, folder / "run.json") if (folder / "run.json").is_file() else Facts()
-        return Record(title, outcomes, facts, (folder / "recipe.yaml").read_text(), Path(run.recipe.target).name)
+        recipe, target = (folder / "recipe.yaml").read_text(), Path(run.recipe.target).name
+        return Record(title, outcomes, facts, recipe, target, read_survey(folder))
     if (folder / "result.json").is_file():
-        return Record(title, (_outcome(folder),))
+        return Record(title, (_outcome(folder),), felt=read_survey(folder))
     raise BrainsurgeonError(f"{folder} is neither the folder of a run (recipe.yaml) nor of a result (result.json)")
 
 

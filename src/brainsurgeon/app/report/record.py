@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from brainsurgeon.app.report.felt import File
 from brainsurgeon.app.report.saved import Facts, Measured, Result
 
 SMALLER_IS_BETTER = ("loss", "error", "perplexity")
@@ -55,6 +56,7 @@ class Record:
     facts: Facts = field(default_factory=Facts)
     recipe: str = ""
     target: str = ""
+    felt: File | None = None
 
     @property
     def metrics(self) -> list[str]:

@@ -31,11 +31,13 @@ Score = Annotated[Number | None, BeforeValidator(_finite)]
 """A number, or None where it was not finite."""
 
 
-class _Saved(BaseModel):
+class Saved(BaseModel):
+    """What is read from a file, and never changes."""
+
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-class Layer(_Saved):
+class Layer(Saved):
     """The count of one layer."""
 
     name: Words
@@ -50,7 +52,7 @@ class Layer(_Saved):
         return self
 
 
-class Step(_Saved):
+class Step(Saved):
     """What was told on the way."""
 
     stage: str
@@ -61,7 +63,7 @@ class Step(_Saved):
     swaps: Score = None
 
 
-class Result(_Saved):
+class Result(Saved):
     """result.json: the record of one pruning; a loss is None where there was no data, or it was not finite."""
 
     method: Words
@@ -86,7 +88,7 @@ class Result(_Saved):
         return self
 
 
-class Histogram(_Saved):
+class Histogram(Saved):
     """Weights before, and those kept, in bins from -reach to reach."""
 
     name: Words
@@ -95,14 +97,14 @@ class Histogram(_Saved):
     after: Annotated[tuple[Count, ...], Field(min_length=1)]
 
 
-class Latency(_Saved):
+class Latency(Saved):
     """The time of a batch in one runtime; None where it could not be measured."""
 
     runtime: Words
     milliseconds: Score = None
 
 
-class Cost(_Saved):
+class Cost(Saved):
     """What a model takes on disk and to run, as far as it was measured; multiply-adds and times are of a batch."""
 
     bytes_dense: Count | None = None
@@ -113,7 +115,7 @@ class Cost(_Saved):
     latencies: tuple[Latency, ...] = ()
 
 
-class Measured(_Saved):
+class Measured(Saved):
     """measured.json: what was measured of a pruned model."""
 
     scores: dict[Words, Score] = {}
@@ -121,7 +123,7 @@ class Measured(_Saved):
     cost: Cost = Cost()
 
 
-class Facts(_Saved):
+class Facts(Saved):
     """run.json: what all results of a run share."""
 
     model: str | None = None
@@ -129,7 +131,7 @@ class Facts(_Saved):
     versions: dict[Words, Words] = {}
 
 
-Kind = TypeVar("Kind", bound=_Saved)
+Kind = TypeVar("Kind", bound=Saved)
 
 
 def read(kind: type[Kind], path: Path) -> Kind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from brainsurgeon.app.report import pictures, tables
+from brainsurgeon.app.report import felt, pictures, tables
 from brainsurgeon.app.report.charts import WIDE
 from brainsurgeon.app.report.drawing import Drawing
 from brainsurgeon.app.report.forms import Table
@@ -50,6 +50,9 @@ def _drawings(record: Record) -> Iterator[tuple[str, Drawing]]:
     if len(record.sparsities) > 1:
         yield from ((metric, pictures.curve(record, metric, WIDE)) for metric in record.metrics)
         yield "run time", pictures.times(record, WIDE)
+    if record.felt is not None:
+        kinds = ("sensitivity-predicted", "sensitivity-measured")
+        yield from zip(kinds, felt.heat_maps(record.felt.sensitivity), strict=False)
     for outcome in record.outcomes:
         own = _prefix(record, outcome.name)
         yield f"{own}layers", pictures.layer_bars(outcome)
@@ -63,6 +66,8 @@ def _tables(record: Record) -> Iterator[tuple[str, Table]]:
     yield "outcomes", tables.everything(record)
     if costs := tables.costs(record):
         yield "costs", costs
+    if record.felt is not None:
+        yield "sensitivity", felt.table(record.felt.sensitivity, record.felt.budget)
     yield from ((f"{_prefix(record, o.name)}layers", tables.layers(o)) for o in record.outcomes)
 
 
