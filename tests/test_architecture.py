@@ -27,6 +27,7 @@ ROOMS = (
     "training",
     "export",
     "cost",
+    "structured",
     "paper",
     "app",
     "__init__",
@@ -34,7 +35,7 @@ ROOMS = (
 )
 """A room imports only from rooms before it. `__init__` is the front door: it names what lies behind it."""
 TENSORS_ONLY = ("engine", "exact")
-SEES_MODULES = ("network", "pruning", "training", "files", "export", "cost", "paper", "app")
+SEES_MODULES = ("network", "pruning", "training", "files", "export", "cost", "structured", "paper", "app")
 OUTSIDE = (
     "argparse",
     "typer",

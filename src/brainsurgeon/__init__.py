@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.staged.method import Staged
     from brainsurgeon.pruning.staged.schedule import Stages
     from brainsurgeon.pruning.surgery import Surgery
+    from brainsurgeon.structured.result import ShrinkResult
+    from brainsurgeon.structured.saved import load_shrunk
+    from brainsurgeon.structured.shrink import shrink
     from brainsurgeon.training.finetune import FinetuneResult, finetune
     from brainsurgeon.training.freeze import FrozenZeros, freeze_zeros
     from brainsurgeon.training.pruner import Pruner
@@ -41,6 +44,7 @@ __all__ = [
     "PruningResult",
     "Saved",
     "Sensitivity",
+    "ShrinkResult",
     "Staged",
     "Stages",
     "Surgery",
@@ -50,10 +54,12 @@ __all__ = [
     "freeze_zeros",
     "load",
     "load_masks",
+    "load_shrunk",
     "prune",
     "save",
     "save_masks",
     "sensitivity",
+    "shrink",
 ]
 
 _HOMES = {
@@ -64,6 +70,7 @@ _HOMES = {
     "Pruner": ("training.pruner", "Pruner"),
     "PruningResult": ("pruning.result", "PruningResult"),
     "Saved": ("files", "Saved"),
+    "ShrinkResult": ("structured.result", "ShrinkResult"),
     "OneShot": ("pruning.one_shot", "OneShot"),
     "Sensitivity": ("pruning.sensitivities", "Sensitivity"),
     "Staged": ("pruning.staged.method", "Staged"),
@@ -74,9 +81,11 @@ _HOMES = {
     "freeze_zeros": ("training.freeze", "freeze_zeros"),
     "load": ("files", "load"),
     "load_masks": ("files", "load_masks"),
+    "load_shrunk": ("structured.saved", "load_shrunk"),
     "prune": ("pruning.prune", "prune"),
     "save": ("files", "save"),
     "save_masks": ("files", "save_masks"),
+    "shrink": ("structured.shrink", "shrink"),
     "sensitivity": ("pruning.sensitivity", "sensitivity"),
 }
 

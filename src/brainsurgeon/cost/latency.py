@@ -72,6 +72,11 @@ def measure(
     )
 
 
+def in_turn(models: Sequence[nn.Module], example: Any, seconds: float) -> list[float]:
+    """Return the milliseconds of each model on the example in PyTorch, timed in turn as runtimes are."""
+    return _times([_torch(copy.deepcopy(model), example) for model in models], seconds)
+
+
 def _prepare(model: nn.Module, example: Any, masks: Mapping[str, Tensor], runtime: str, path: Path) -> _Prepared:
     if runtime == "torch":
         return _Prepared(runtime, _torch(copy.deepcopy(model), example), note="dense kernels")

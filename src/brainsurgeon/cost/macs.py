@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -46,7 +47,9 @@ def count_multiply_adds(model: nn.Module, example: Any, masks: Mapping[str, Tens
     """Return the multiply-adds of one forward pass on the example, and those left without the pruned weights."""
     kept = {_memory(model.get_parameter(name)): 1 - float(mask.float().mean()) for name, mask in masks.items()}
     counter = _Counter(kept)
-    with modes_kept(model), torch.no_grad(), plain_attention(), _without_onednn(), counter:
+    # Attention by plain matrix products: its fused kernels on a CPU are opaque operations.
+    plain = sdpa_kernel(SDPBackend.MATH)
+    with modes_kept(model), torch.no_grad(), plain_attention(), plain, _without_onednn(), counter:
         call(model.eval(), example)
     return counter.total, round(counter.sparse)
 

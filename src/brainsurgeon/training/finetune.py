@@ -73,7 +73,8 @@ def finetune(
         data: training samples, in any of the forms that `brainsurgeon.prune` takes (an iterator cannot be read twice).
         loss: as for `brainsurgeon.prune`.
         settings: a `FinetuneSettings`, or its fields by name: epochs=10, learning_rate=0.01, optimizer="adamw", …
-        masks: True where a weight is removed; by default the exact zeros of the prunable weights.
+        masks: True where a weight is removed; by default the exact zeros of the prunable weights; {} for a dense model,
+            as `brainsurgeon.shrink` gives it.
         held_out: samples that choose the epoch whose weights are kept, and stop early; by default a tenth of the
             training samples, taken out of them. A loader cannot be split: give these, or held_out_share=0, with which
             the last weights are kept.
@@ -88,8 +89,9 @@ def finetune(
     started = time.perf_counter()
     model = model if in_place else copy.deepcopy(model)
     model.to(check_device(device or next(model.parameters()).device))
-    masks = zero_masks(model) if masks is None else check_masks(model, masks)
-    set_zeros(model, masks)
+    masks = zero_masks(model) if masks is None else check_masks(model, masks) if masks else {}
+    if masks:
+        set_zeros(model, masks)
     generator = torch.Generator().manual_seed(as_seed(settings.seed))
     whole = data
     if held_out is None and settings.held_out_share:
@@ -104,7 +106,7 @@ def finetune(
     return FinetuneResult(
         model,
         masks,
-        count_zeros(model, masks),
+        count_zeros(model, masks) if masks else 0,
         tuple(epochs),
         best,
         before,

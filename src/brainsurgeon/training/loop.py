@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class Tuning:
         """Run the epochs; leave the weights of the best held-out loss (the last, where none is held out)."""
         epochs: list[dict[str, float]] = []
         best, best_loss, best_state = 0, before, self._copy()
-        with freeze_zeros(self.batch_loss.model, self.optimizer, masks):
+        with freeze_zeros(self.batch_loss.model, self.optimizer, masks) if masks else nullcontext():
             for epoch in range(1, self.settings.epochs + 1):
                 mean = self._epoch(data, epoch - 1)
                 if not math.isfinite(mean):

@@ -1,0 +1,120 @@
+"""Groups tried out before any work: the smaller network must run, and do what the large one does without the units."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from itertools import combinations, takewhile
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from brainsurgeon.structured.groups import Group
+from brainsurgeon.structured.remove import cuts_of, remove, silence
+from brainsurgeon.structured.tracing import Call
+
+TOLERANCE = 1e-3
+"""The largest difference allowed, as a share of the largest output."""
+MOST_NUMBERS = 5
+"""Whole numbers of a module that are tried in all combinations."""
+
+Numbers = dict[tuple[str, str], int]
+"""A module's name, its attribute, and what the attribute has for each unit of a group."""
+
+
+def try_out(
+    model: nn.Module, call: Call, groups: Sequence[Group], axes: Mapping[str, int]
+) -> tuple[list[Group], list[Numbers], dict[str, str]]:
+    """Return the groups that can be removed, the numbers that modules hold for each, and the others with the reason."""
+    alone = [Numbers() for _ in groups]
+    if _differs(model, call, groups, alone, axes) is None:
+        return list(groups), alone, {}
+    kept, numbers, refused = [], [], {}
+    for group in groups:
+        found, reason = _try_numbers(model, call, group, axes)
+        if found is None:
+            refused[group.name] = reason
+        else:
+            kept.append(group)
+            numbers.append(found)
+    wrong = _differs(model, call, kept, numbers, axes) if kept else None
+    if wrong is not None:
+        refused |= {group.name: f"together with the other groups {wrong}" for group in kept}
+        kept, numbers = [], []
+    return kept, numbers, refused
+
+
+def numbers_after(groups: Sequence[Group], numbers: Sequence[Numbers], kept: Sequence[int]) -> Numbers:
+    """Return the value of every attribute when the groups keep so many units."""
+    return {key: each * count for own, count in zip(numbers, kept, strict=True) for key, each in own.items()}
+
+
+def _try_numbers(model: nn.Module, call: Call, group: Group, axes: Mapping[str, int]) -> tuple[Numbers | None, str]:
+    """Find the fewest whole numbers of the module around a group whose change lets the smaller network run."""
+    reason = ""
+    candidates = list(_candidates(model, group).items())[:MOST_NUMBERS]
+    for many in range(len(candidates) + 1):
+        for chosen in combinations(candidates, many):
+            found = _differs(model, call, [group], [dict(chosen)], axes)
+            if found is None:
+                return dict(chosen), ""
+            reason = reason or found
+    return None, reason
+
+
+def _candidates(model: nn.Module, group: Group) -> Numbers:
+    """Return the whole numbers of the innermost module around a group that equal its units, or a width of them."""
+    owners = [name.split(".")[:-1] for name, _ in group.places]
+    shared = takewhile(lambda level: len(set(level)) == 1, zip(*owners, strict=False))
+    around = ".".join(level[0] for level in shared)
+    widths = {group.units, *(indices.numel() for indices in group.places.values())}
+    own = vars(model.get_submodule(around))
+    return {
+        (around, name): value // group.units
+        for name, value in own.items()
+        if type(value) is int and value in widths and not name.startswith("_")
+    }
+
+
+def _differs(
+    model: nn.Module, call: Call, groups: Sequence[Group], numbers: Sequence[Numbers], axes: Mapping[str, int]
+) -> str | None:
+    """Remove every other unit; say what is wrong with the smaller network, None where nothing is."""
+    removed = [torch.arange(group.units) % 2 == 1 for group in groups]
+    sizes = {name: tensor.shape for name, tensor in _stored(model).items()}
+    after = numbers_after(groups, numbers, [int((~units).sum()) for units in removed])
+    expected = call.run(silence(copy.deepcopy(model), groups, removed, axes))
+    try:
+        found = call.run(remove(copy.deepcopy(model), cuts_of(groups, removed, sizes, after)))
+    except Exception as error:  # a network's own code, which may hold sizes of its own
+        said = str(error).strip().partition("\n")[0]
+        return f"the smaller network does not run ({type(error).__name__}: {said})"
+    return None if agree(found, expected) else "the smaller network gives other outputs than the large one without them"
+
+
+def _stored(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers(remove_duplicate=False))}
+
+
+def stored_shapes(model: nn.Module) -> dict[str, torch.Size]:
+    """Return the shapes of all parameters and buffers, by every name they have."""
+    return {name: tensor.shape for name, tensor in _stored(model).items()}
+
+
+def agree(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
+    """Say whether two outputs hold the same numbers."""
+    ones, others = (_tensors(value) for value in (found, expected))
+    if [one.shape for one in ones] != [other.shape for other in others]:
+        return False
+    for one, other in zip(ones, others, strict=True):
+        scale = float(other.abs().max()) if other.numel() else 0.0
+        if one.numel() and not bool(((one - other).abs() <= tolerance * max(scale, 1e-6)).all()):
+            return False
+    return True
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    leaves = list(value.values()) if isinstance(value, Mapping) else _pytree.tree_leaves(value)
+    return [leaf.double() for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
