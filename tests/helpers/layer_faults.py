@@ -1,0 +1,201 @@
+"""Faults of the layer solver, of layer-wise and gradual pruning, of `auto` and of training loops."""
+
+from __future__ import annotations
+
+from helpers.faults import Fault
+
+LAYER = "tests/engine/layer"
+LAYERWISE = "tests/pruning/layerwise"
+GRADUAL = "tests/pruning/gradual"
+
+LAYER_FAULTS = [
+    Fault(
+        "swaps priced without what the others make up for",
+        "engine/layer/joint_swaps.py",
+        "torch.addcmul(weight, coupling, ratio).square()",
+        "(weight + 0 * coupling * ratio).square()",
+        f"{LAYER}/test_joint_swaps.py",
+    ),
+    Fault(
+        "swaps out of their n:m group",
+        "engine/layer/joint_swaps.py",
+        "closed = closed | (listed.unsqueeze(-1) // pattern.keep_of[1] != group)",
+        "closed = closed & (group >= 0)",
+        f"{LAYER}/test_joint_swaps.py {LAYER}/test_layer_solve.py",
+    ),
+    Fault(
+        "what a swap couples not carried on",
+        "engine/layer/joint_swaps.py",
+        "        state.schur - scaled * column.unsqueeze(-2),",
+        "        state.schur,",
+        f"{LAYER}/test_joint_swaps.py",
+    ),
+    Fault(
+        "swaps that cost more are kept",
+        "engine/layer/swaps.py",
+        "better = fresh < value - SMALLEST_GAIN * value.abs()",
+        "better = fresh == fresh",
+        f"{LAYER}/test_layer_solve.py {LAYER}/test_joint_swaps.py",
+    ),
+    Fault(
+        "least squares stops early",
+        "engine/layer/least_squares.py",
+        "damage, limit = before + gain, 2 * tolerance",
+        "damage, limit = before + gain, 2000 * tolerance",
+        f"{LAYER}/test_layer_least_squares.py",
+    ),
+    Fault(
+        "the slope left out of least squares",
+        "engine/layer/standard.py",
+        "return -product if self.slope is None else self.slope - product",
+        "return -product",
+        f"{LAYER}/test_layer_least_squares.py",
+    ),
+    Fault(
+        "multipliers of ADMM forgotten",
+        "engine/layer/admm.py",
+        "multiplier = (target - feasible).mul_(penalty)",
+        "multiplier = torch.zeros_like(target)",
+        f"{LAYER}/test_layer_solve.py",
+    ),
+    Fault(
+        "the slope left out of ADMM",
+        "engine/layer/admm.py",
+        "pull = pull + problem.slope",
+        "pull = pull + 0 * problem.slope",
+        f"{LAYER}/test_layer_solve.py",
+    ),
+    Fault(
+        "all ties pruned",
+        "engine/layer/lowest.py",
+        "return chosen | (ties & (ties.cumsum(-1, dtype=torch.int32) <= missing))",
+        "return chosen | (ties & (missing == missing))",
+        f"{LAYER}/test_lowest.py",
+    ),
+    Fault(
+        "rows that lose different numbers",
+        "engine/layer/patterns.py",
+        "chosen = lowest_even(sums.flatten(0, -2), count // self.area)",
+        "chosen = lowest(sums.reshape(1, -1), count // self.area)",
+        f"{LAYER}/test_patterns.py",
+    ),
+    Fault(
+        "n of m pruned instead of kept",
+        "engine/layer/patterns.py",
+        "return (ranks_in_groups(groups) < self.keep_of[1] - self.keep_of[0]).flatten(-2)",
+        "return (ranks_in_groups(groups) < self.keep_of[0]).flatten(-2)",
+        f"{LAYER}/test_patterns.py",
+    ),
+    Fault(
+        "a mask out of its blocks called feasible",
+        "engine/layer/patterns.py",
+        "return even and bool(((blocks == 0) | (blocks == self.area)).all())",
+        "return even",
+        f"{LAYER}/test_patterns.py",
+    ),
+    Fault(
+        "errors not passed on to later columns",
+        "engine/layer/baselines.py",
+        "current[..., last:] -= errors @ upper[..., first:last, last:]",
+        "current[..., last:] -= 0 * (errors @ upper[..., first:last, last:])",
+        f"{LAYER}/test_layer_baselines.py",
+    ),
+    Fault(
+        "inputs by their squares",
+        "engine/layer/baselines.py",
+        ".clamp_min(0).sqrt().to(",
+        ".clamp_min(0).to(",
+        f"{LAYER}/test_layer_baselines.py",
+    ),
+    Fault(
+        "slopes of a mean taken for those of a sample",
+        "network/output_costs.py",
+        "(gradient.detach().float() * size).square()",
+        "gradient.detach().float().square()",
+        "tests/network/test_output_costs.py",
+    ),
+    Fault(
+        "error curves that are not convex",
+        "pruning/layerwise/allocate.py",
+        "np.maximum.accumulate(np.diff(errors) / (self.size * most / STEPS))",
+        "np.diff(errors) / (self.size * most / STEPS)",
+        f"{LAYERWISE}/test_allocate.py",
+    ),
+    Fault(
+        "sizes forgotten where the sparsity is shared out",
+        "pruning/layerwise/allocate.py",
+        "(self.size * most / STEPS)",
+        "(most / STEPS)",
+        f"{LAYERWISE}/test_allocate.py",
+    ),
+    Fault(
+        "moments without damping",
+        "pruning/layerwise/run.py",
+        "diagonal.add_(moments.damped(self.damping) *",
+        "diagonal.add_(0 * moments.damped(self.damping) *",
+        LAYERWISE,
+    ),
+    Fault(
+        "costs of rows ignored",
+        "pruning/layerwise/run.py",
+        "scales = (0.5 * costs + 0.5 * costs.mean())",
+        "scales = torch.ones_like(costs)",
+        LAYERWISE,
+    ),
+    Fault(
+        "masked weights move in training",
+        "pruning/gradual/student.py",
+        "value.grad = gradient * self.masks[name] if name in self.masks else gradient",
+        "value.grad = gradient",
+        GRADUAL,
+    ),
+    Fault(
+        "pruned weights never come back",
+        "pruning/gradual/student.py",
+        "return score if returning else",
+        "return score if not returning else",
+        GRADUAL,
+    ),
+    Fault(
+        "squared gradients not followed",
+        "pruning/gradual/student.py",
+        "squares.lerp_(found.square(), 1 - SQUARES)",
+        "squares.lerp_(found.square(), 0.0)",
+        GRADUAL,
+    ),
+    Fault(
+        "a learning rate that does not fall",
+        "pruning/gradual/loop.py",
+        "return rising * 0.5 * (1 + math.cos(math.pi * (share - self.end) / (1 - self.end)))",
+        "return rising",
+        GRADUAL,
+    ),
+    Fault(
+        "the worst candidate kept",
+        "pruning/auto.py",
+        "if best is None or loss < best[0]:",
+        "if best is None or loss > best[0]:",
+        "tests/pruning/test_auto.py",
+    ),
+    Fault(
+        "values of pruned weights lost in a training loop",
+        "training/pruner.py",
+        "self._resting[name] = value * masks[name]",
+        "self._resting[name] = value * 0",
+        "tests/training/test_pruner.py",
+    ),
+    Fault(
+        "a changed recipe believed",
+        "app/trust.py",
+        "hmac.compare_digest(given, _signature(key, folder))",
+        "bool(given)",
+        "tests/hardening/test_trust.py",
+    ),
+    Fault(
+        "top five counted as the first",
+        "network/metrics.py",
+        "(outputs.topk(5, 1).indices",
+        "(outputs.topk(1, 1).indices",
+        "tests/network/test_metrics.py",
+    ),
+]
