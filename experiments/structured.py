@@ -1,0 +1,188 @@
+"""Networks with half the multiply-adds: accuracy at once and after a short fine-tune, and the time that was measured.
+
+    python -m experiments.structured resnet20 --checkpoints FOLDER --root DATA
+    python -m experiments.structured mobilenet-0.75 --checkpoints FOLDER
+
+`norm` is the simple peer: as many units of every group go, those whose weights have the smallest L2 norm, and nothing
+is fitted anew. Both are fine-tuned alike, to the outputs of the dense network. A finished line is not computed again.
+"""
+
+import argparse
+import copy
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.cost.latency import in_turn
+from brainsurgeon.files.versions import versions
+from brainsurgeon.files.writing import plain
+from brainsurgeon.network.loss import distillation_loss
+from brainsurgeon.paper.accuracy import accuracy
+from brainsurgeon.paper.datasets.images import ImageData
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.surgery import Surgery
+from brainsurgeon.samples.augment import crop_and_flip
+from brainsurgeon.structured.prepare import prepare
+from brainsurgeon.structured.remove import cuts_of, remove
+from brainsurgeon.structured.result import ShrinkResult
+from brainsurgeon.structured.shrink import shrink
+from brainsurgeon.structured.trial import numbers_after, stored_shapes
+from brainsurgeon.training.finetune import finetune
+from brainsurgeon.training.settings import FinetuneSettings
+from experiments.records import RESULTS, Record, append, is_done, read_lines, table
+
+FILE = RESULTS / "structured.jsonl"
+TITLES = {"resnet20": "ResNet20, CIFAR-10", "mobilenet-0.75": "MobileNetV1 0.75, ImageNet"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one network is shrunk and fine-tuned."""
+
+    samples: int
+    fit_samples: int
+    tuned_on: int
+    settings: FinetuneSettings
+    augmented: bool
+    test_batch: int
+
+
+PLANS = {
+    "resnet20": Plan(
+        1000,
+        500,
+        10_000,
+        FinetuneSettings(epochs=3, learning_rate=0.02, batch_size=128, patience=None),
+        augmented=True,
+        test_batch=500,
+    ),
+    "mobilenet-0.75": Plan(
+        500,
+        200,
+        1000,
+        FinetuneSettings(epochs=3, learning_rate=3e-4, batch_size=32, optimizer="adamw", patience=None),
+        augmented=False,
+        test_batch=50,
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compute the lines that are still missing, and show the table."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    plan, protocol = PLANS[options.network], PROTOCOLS[options.network]
+    images = load_images(protocol, options.root)
+    model = load_network(protocol, [options.checkpoints])
+    key = {"network": options.network, "macs": options.macs, "seed": options.seed}
+    missing = [m for m in options.methods if not is_done(FILE, key | {"method": m})]
+    if missing:
+        shrunk, seconds = _shrunk(model, images, plan, options)
+        for method in missing:
+            small = shrunk.model if method == "shrink" else by_norm(model, images, plan, shrunk)
+            line = key | {"method": method, "seconds": seconds} | _line(model, small, shrunk, images, plan)
+            append(
+                FILE, plain(line | {"command": shlex.join(["python", "-m", "experiments.structured", *sys.argv[1:]])})
+            )
+            print({name: line[name] for name in ("method", "dense", "before", "after")}, flush=True)
+    print(structured_table())
+
+
+def _shrunk(model: nn.Module, images: ImageData, plan: Plan, options: argparse.Namespace) -> tuple[ShrinkResult, float]:
+    started = time.perf_counter()
+    result = shrink(
+        model,
+        images.train(),
+        macs=options.macs,
+        seed=options.seed,
+        max_samples=plan.samples,
+        fit_samples=plan.fit_samples,
+        seconds=0,
+        progress=False,
+    )
+    print(result.summary(), flush=True)
+    return result, time.perf_counter() - started
+
+
+def by_norm(model: nn.Module, images: ImageData, plan: Plan, like: ShrinkResult) -> nn.Module:
+    """Return the network without as many units of every group, those of the smallest norm."""
+    prepared = prepare(Surgery(model, images.train(), progress=False), 32, 1)
+    removed = []
+    for group, record in zip(prepared.groups, like.groups, strict=True):
+        norms = torch.zeros(group.units, dtype=torch.float64)
+        for writer in group.writers:
+            rows = model.get_parameter(writer).detach().double().square().flatten(1).sum(1)
+            norms += rows[group.places[writer, 0]].sum(1)
+        gone = torch.zeros(group.units, dtype=torch.bool)
+        gone[norms.argsort()[: group.units - len(record.kept)]] = True
+        removed.append(gone)
+    numbers = numbers_after(prepared.groups, prepared.numbers, [int((~gone).sum()) for gone in removed])
+    return remove(copy.deepcopy(model), cuts_of(prepared.groups, removed, stored_shapes(model), numbers))
+
+
+def _line(model: nn.Module, small: nn.Module, shrunk: ShrinkResult, images: ImageData, plan: Plan) -> Record:
+    """Fine-tune a smaller network and return what is recorded."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randperm(len(images.train_targets), generator=generator)[: plan.tuned_on]
+    data: tuple[Tensor, ...] = (images.normalize(images.train_inputs[drawn]), images.train_targets[drawn])
+    loss = distillation_loss("cross_entropy", copy.deepcopy(model).eval())
+    assert loss is not None
+    augment = crop_and_flip if plan.augmented else None
+    tuned = finetune(small, data, loss, plan.settings, masks={}, augment=augment, progress=False)
+    example = (data[0][:1],)
+    scores = [accuracy(one, images, batch_size=plan.test_batch) for one in (model, small, tuned.model)]
+    return {
+        "dense": scores[0],
+        "before": scores[1],
+        "after": scores[2],
+        "multiply_adds": shrunk.multiply_adds,
+        "parameters": shrunk.parameters,
+        "milliseconds": in_turn((model, tuned.model), example, 2.0),
+        "kept": {group.name: [len(group.kept), group.units] for group in shrunk.groups},
+        "finetune": {**tuned.settings, "samples": plan.tuned_on, "seconds": tuned.seconds},
+        "settings": shrunk.settings,
+        "threads": torch.get_num_threads(),
+        "versions": versions("cpu"),
+    }
+
+
+def structured_table() -> str:
+    """Tabulate the recorded runs."""
+    rows = []
+    for run in read_lines(FILE):
+        macs, times = run["multiply_adds"], run["milliseconds"]
+        rows.append(
+            [
+                TITLES[run["network"]],
+                f"`{run['method']}`" if run["method"] == "shrink" else "smallest L2 norm",
+                f"{macs[0] / 1e6:.1f} → {macs[1] / 1e6:.1f} M",
+                f"{run['dense']:.2f}",
+                f"{run['before']:.2f}",
+                f"{run['after']:.2f}",
+                f"{times[0]:.1f} → {times[1]:.1f} ms ({times[0] / times[1]:.2f} ×)",
+            ]
+        )
+    head = ["network", "units chosen by", "multiply-adds", "dense", "at once", "fine-tuned", "latency"]
+    return table(head, rows)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", choices=PLANS)
+    parser.add_argument("--checkpoints", type=Path, required=True)
+    parser.add_argument("--root", type=Path, help="the folder that holds cifar10")
+    parser.add_argument("--methods", nargs="+", default=["shrink", "norm"])
+    parser.add_argument("--macs", type=float, default=0.5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    return parser
+
+
+if __name__ == "__main__":
+    main()
