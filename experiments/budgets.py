@@ -22,7 +22,7 @@ from brainsurgeon.files.versions import versions
 from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
-from brainsurgeon.pruning.auto import Auto
+from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.loop import Plan
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.methods import Method

@@ -18,7 +18,7 @@ import typer.main
 
 import brainsurgeon
 from brainsurgeon.app.cli import app, main
-from brainsurgeon.pruning.auto import EFFORTS
+from brainsurgeon.pruning.auto.method import EFFORTS
 from experiments import write_results, write_tables
 
 ROOT = Path(__file__).parent.parent

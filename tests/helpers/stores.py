@@ -23,6 +23,7 @@ class Parts:
     parts: dict[int, dict[str, Tensor]] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
     spent: float = 0.0
+    children: dict[str, dict[int, dict[str, Tensor]]] = field(default_factory=dict)
 
     def save_part(self, number: int, tensors: dict[str, Tensor]) -> None:
         self.calls.append(number)
@@ -36,6 +37,11 @@ class Parts:
         found = self.parts.get(number)
         return None if found is None else {name: tensor.clone() for name, tensor in found.items()}
 
+    def child(self, name: str) -> Parts:
+        """The store of a method that runs inside another: it counts and kills with this one."""
+        own = self.children.setdefault(name, {})
+        return Parts(self.kill, self.first, own, self.calls, self.spent, self.children)
+
     def again(self) -> Parts:
         """The same store for a run that goes on and is not killed."""
-        return Parts(parts=self.parts)
+        return Parts(parts=self.parts, children=self.children)

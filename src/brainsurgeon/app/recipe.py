@@ -22,7 +22,7 @@ from brainsurgeon.app.target import DEMO, LANGUAGE
 from brainsurgeon.engine.budget import Part, exact_count, names_every
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.names import name_matches
-from brainsurgeon.pruning.auto import Auto
+from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import PARTS, Method, make_method

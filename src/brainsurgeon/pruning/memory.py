@@ -12,7 +12,7 @@ import torch
 from brainsurgeon.engine.blocks import make_blocks
 from brainsurgeon.network.memory import GIB, DoesNotFitError, available_bytes
 from brainsurgeon.network.weights import PrunableWeights
-from brainsurgeon.pruning.auto import Auto
+from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method

@@ -14,7 +14,7 @@ from brainsurgeon.engine.update import Independent, Joint, Keep, Scaled
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.exact.polish import Polish
 from brainsurgeon.exact.relaxed import Relaxed
-from brainsurgeon.pruning.auto import Auto
+from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.kinds import check_kind
 from brainsurgeon.pruning.layerwise.method import Layerwise

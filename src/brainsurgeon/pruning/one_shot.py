@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 FISHERS = ("empirical", "sampled", "exact")
+SELECTED = 0.6
+"""The share of the time left that a selection may take, where time is limited: the update comes after it."""
 REPORT_BATCHES = 16
 """Batches of 32 samples on which the loss before and after is reported, more where evaluation is cheap."""
 
@@ -193,7 +195,7 @@ def operate(problem: Problem, method: OneShot, selecting: Problem) -> tuple[Tens
     """
     outcomes = []
     for selection in (method.selection, *method.rivals):
-        with problem.clock.measure("selection"):
+        with problem.clock.measure("selection"), problem.clock.within(SELECTED * problem.clock.left):
             pruned = selection(selecting)
         problem.budget.check(pruned)
         with problem.clock.measure("update"):

@@ -15,6 +15,7 @@ from brainsurgeon.engine.budget import Part, as_budget, as_decimal, share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock, TimeUp
+from brainsurgeon.events.loading import load
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.loss import BatchLoss, LossLike
@@ -140,6 +141,8 @@ class Surgery:
     def _outcome(self, method: Method, task: Task) -> Outcome:
         """Run a method; one whose time is up before it has anything is answered by magnitude."""
         try:
+            if method.uses_data:
+                load()
             return method.run(self, task)
         except BadSampleError as error:
             raise error.located(self._given) from error

@@ -54,7 +54,10 @@ class Randomized:
 
     def _draws(self, problem: Problem) -> list[Tensor]:
         masks, orders = [problem.budget.lowest(problem.weights.abs())], self.orders(problem)
+        left = problem.clock.left
         for draw in range(1, self.num_draws):
+            if problem.clock.left < left / 2:  # where time is limited, half of it goes to the draws at most
+                break
             masks.append(self.draw(problem, orders))
             problem.notify(Event("draws", draw + 1, self.num_draws))
             pulse()

@@ -65,7 +65,10 @@ class RecentredSearch:
         rounds = self.max_steps
         if rounds is None:
             rounds = problem.judge.affordable_gradients(LEAST_STEPS, MOST_STEPS)
+        longest, left = 0.0, problem.clock.left
         for number in range(1, rounds + 1):
+            if left < longest:  # there is no time for another round
+                break
             if drift is None:
                 drift = -2 * problem.quadratic.w * problem.judge.gradient(pruned)
             swaps = self._line_up(problem, pruned, drift, stiffness, reach)
@@ -74,6 +77,8 @@ class RecentredSearch:
             best = problem.judge.best_masks(masks)[0] if lengths else 0
             taken = lengths[best - 1] if best else 0
             problem.notify(Event("search", number, rounds, {"swaps": taken, "stiffness": stiffness}))
+            if problem.clock.is_limited:
+                longest, left = max(longest, left - problem.clock.left), problem.clock.left
             if taken:
                 pruned, drift, refused, reach = masks[best], None, False, REACH * taken
                 stiffness = self._adapted(stiffness, taken, len(swaps))

@@ -28,7 +28,7 @@ from brainsurgeon.network.weights import NORMALISATION, Layer
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.student import Student
-from brainsurgeon.pruning.judging import affordable
+from brainsurgeon.pruning.judging import ENOUGH, affordable
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.samples.batches import Batch, regroup, tensors_of
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 Augment = Callable[[Batch, torch.Generator], Batch]
-ENOUGH = 1000
-"""With fewer held-out samples than this the dense outputs teach more than the labels do."""
 FEATURES = 10.0
 """The weight of the distance from the dense network's normalised features, where few samples are held out."""
 RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006)
@@ -132,7 +130,7 @@ class GradualRun:
         if surgery.data is None:
             raise BrainsurgeonError(f"method {method.name!r} needs training samples: give data (only `mp` needs none)")
         self.method, self.surgery, self.task = method, surgery, task
-        self.samples = TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
+        self.samples = task.samples or TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
         self.held_out = affordable(surgery.batch_loss, self.samples.held_out(), task.clock)
         check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
@@ -144,7 +142,8 @@ class GradualRun:
         self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
         if not self.teacher.can_teach:
             raise BrainsurgeonError(
-                "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target)"
+                "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or take "
+                'loss="match", which compares them with the dense model\'s'
             )
         self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
         self.final = as_budget(task.shares, surgery.device)
@@ -227,6 +226,11 @@ class GradualRun:
         begun, seconds = self.span
         return begun + share * seconds
 
+    def _hurried(self, tries: int) -> bool:
+        """Say whether a limit of time leaves none for another try; the first is always made."""
+        begun, seconds = self.span
+        return bool(tries) and time.monotonic() - begun > SEARCHED * seconds * tries / (tries + 1)
+
     def find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
         steps = max(20, int(TRIED * self.method.max_gradients / self.batch_size))
@@ -234,7 +238,7 @@ class GradualRun:
         losses: dict[int, float] = {}
 
         def held(number: int) -> float:
-            if len(losses) >= tries and number not in losses:
+            if number not in losses and (len(losses) >= tries or self._hurried(len(losses))):
                 return math.inf
             if number not in losses:
                 losses[number] = self._try(steps, RATES[number], self._deadline(0.05 * (len(losses) + 1)))

@@ -21,7 +21,8 @@ from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import modes_kept, without_cache
 from brainsurgeon.network.output_costs import output_costs
 from brainsurgeon.network.partition import Chain, find_chain
-from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
+from brainsurgeon.network.streamed_costs import Entangled, streamed_costs
+from brainsurgeon.network.streaming import Stream, mean_over_ranks, parts_agree, streamed_loss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.layerwise.allocate import allocate
 from brainsurgeon.pruning.layerwise.ranks import check_ranks, own_share
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 TOKENS, IMAGES = 8, 32
 """Samples that go through a part at once: sequences of tokens, and everything else."""
-COSTED = 32
-"""Samples whose gradients at the layers' outputs say what a layer's error costs."""
 REPORTED = 32
-"""Samples on which the loss before and after is reported."""
+"""Samples on which the loss before and after is reported, and whose slopes at the layers' outputs are their costs."""
+CURVED = 4
+"""The errors for the allocation are those of one batch in so many, and of no fewer samples than are reported on."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +126,14 @@ class Layerwise:
             return Stream(loss.model, call, some, layers, chain, surgery.device)
 
         reported = _one_by_one(batches, REPORTED)
-        with task.clock.measure("report"):
-            before = streamed_loss(stream(reported))
         with task.clock.measure("costs"):
-            costs = self._costs(surgery, loss, layers, batches)
+            costs, before = self._costs(surgery, loss, stream(reported))
+        if before is None:
+            with task.clock.measure("report"):
+                before = streamed_loss(stream(reported))
         run = LayerRun(self.solver, self.pattern, self.damping, costs, task.notify, task.clock)
         own = own_share(batches)
-        counts, others = self._counts(task, layers, lambda: run.curves(stream(own)))
+        counts, others = self._counts(task, layers, lambda: run.curves(stream(_for_curves(batches))))
         masks = run.prune(stream(own), counts, *_store(task.store))
         notes += gather_words(run.notes)
         if self.pattern.area > 1:
@@ -139,7 +141,8 @@ class Layerwise:
                 f"whole blocks of {self.pattern.area} weights go, so counts are rounded up: {task.total} in all"
             )
         unseen = {name: count for name, count in counts.items() if name not in masks}
-        for words, left in (("no plain linear map", others), ("not called for the samples", unseen)):
+        reason = "not reached in time" if run.late else "not called for the samples"
+        for words, left in (("no plain linear map", others), (reason, unseen)):
             if left:
                 notes.append(f"{words}, so pruned by magnitude and without a pattern: {', '.join(left)}")
                 masks |= _by_magnitude(loss.model, left)
@@ -190,26 +193,37 @@ class Layerwise:
         share = -(-sum(map(batch_size, read)) // world_size())  # every rank gets some
         return list(regroup(read, min(TOKENS if tokens else IMAGES, share)))
 
-    def _costs(
-        self, surgery: Surgery, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
-    ) -> dict[str, Tensor]:
-        """Return what the loss feels of each row's error, from a backward pass over some samples on the device."""
+    def _costs(self, surgery: Surgery, loss: BatchLoss, stream: Stream) -> tuple[dict[str, Tensor], float | None]:
+        """Return what the loss feels of each row's error, and the mean loss where that was seen on the way."""
         if self.costs == "none":
-            return {}
-        model, home = loss.model, next(loss.model.parameters()).device
+            return {}, None
+        model = loss.model
         trained = {parameter: parameter.requires_grad for parameter in model.parameters()}
-        some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in _one_by_one(batches, COSTED)]
         try:
-            model.to(surgery.device).requires_grad_(False)
+            model.requires_grad_(False)
             if isinstance(surgery.loss, Match):  # its own gradient is zero here
-                generator = torch.Generator().manual_seed(surgery.seed)
-                drawn = list(surgery.loss.drawn(some, generator))
-                return output_costs(surgery.loss.pulled(model, mean=True), layers, drawn)
-            return output_costs(loss, layers, some)
+                return self._whole_costs(surgery, loss, stream), None
+            found, total = streamed_costs(stream)
+            return found, mean_over_ranks(total, sum(map(batch_size, stream.batches)))
+        except Entangled:
+            return self._whole_costs(surgery, loss, stream), None
         finally:
-            model.to(home)
             for parameter, wanted in trained.items():
                 parameter.requires_grad_(wanted)
+
+    def _whole_costs(self, surgery: Surgery, loss: BatchLoss, stream: Stream) -> dict[str, Tensor]:
+        """Return the costs from backward passes through the whole model on the device."""
+        model, home = loss.model, next(loss.model.parameters()).device
+        some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in stream.batches]
+        try:
+            model.to(surgery.device)
+            if isinstance(surgery.loss, Match):
+                generator = torch.Generator().manual_seed(surgery.seed)
+                drawn = list(surgery.loss.drawn(some, generator))
+                return output_costs(surgery.loss.pulled(model, mean=True), stream.layers, drawn)
+            return output_costs(loss, stream.layers, some)
+        finally:
+            model.to(home)
 
     def _counts(
         self, task: Task, layers: list[LinearMap], curves: Callable[[], list[Any]]
@@ -240,6 +254,12 @@ def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
     """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large."""
     tokens = not tensors_of(batches[0])[0].is_floating_point()
     return own_share(list(regroup(first(batches, count), 1 if tokens else IMAGES)))
+
+
+def _for_curves(batches: list[Batch]) -> list[Batch]:
+    """Return this rank's share of what each layer's error at a few sparsities is found on: it needs fewer samples."""
+    fewest = max(-(-REPORTED // batch_size(batches[0])), world_size())  # every rank gets some
+    return own_share(batches[: max(-(-len(batches) // CURVED), fewest)])
 
 
 def _rounded(counts: list[int], area: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -11,11 +11,12 @@ from torch import Tensor
 
 from brainsurgeon.distributed import check_same, is_first, rank, sum_over_ranks, world_size
 from brainsurgeon.engine.layer.baselines import wanda_scores
-from brainsurgeon.engine.layer.least_squares import least_squares, objective
+from brainsurgeon.engine.layer.least_squares import refit
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.layer.solve import LayerProblem, LayerSolution
+from brainsurgeon.engine.layer.standard import inverse, standard_form
 from brainsurgeon.events import Callback, Event
-from brainsurgeon.events.clock import Clock
+from brainsurgeon.events.clock import Clock, TimeUp
 from brainsurgeon.network.inputs import Moments
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.parts import Part
@@ -40,6 +41,8 @@ class LayerRun:
     clock: Clock
     notes: list[str] = field(default_factory=list)
     errors: dict[str, float] = field(default_factory=dict)
+    late: bool = False
+    """Whether time was up before the last layer."""
 
     def prune(
         self,
@@ -52,7 +55,8 @@ class LayerRun:
         masks: dict[str, Tensor] = {}
         done = self._restore(stream, load, masks)
         finished = len(masks)
-        with closing(stream.parts(skip=done)) as parts:  # whatever happens, the model is put together again
+        # Whatever happens, the model is put together again.
+        with self._in_time(), closing(stream.parts(skip=done)) as parts:
             for number, part in enumerate(parts, done):
                 for group in agreed_groups(stream.layers, part.groups):
                     for layer, found in self._solve(part, group, counts):
@@ -62,6 +66,14 @@ class LayerRun:
                 if is_first():
                     save(number, self._state(part, masks))
         return masks
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Leave the rest undone where time is up: the layers before it are pruned."""
+        try:
+            yield
+        except TimeUp:
+            self.late = True
 
     def curves(
         self,
@@ -78,8 +90,11 @@ class LayerRun:
         loads = [0.0] * world_size()
         with closing(stream.parts()) as parts:
             for part in parts:
-                for group in agreed_groups(stream.layers, part.groups):
-                    moments, owner = self._moments(part, group), owners(group, loads)
+                groups = agreed_groups(stream.layers, part.groups)
+                with self.clock.measure("moments"):
+                    moments = part.survey(groups)
+                for group in groups:
+                    owner = owners(group, loads)
                     for layer in group:
                         with self.clock.measure("allocation"):
                             errors.append(torch.zeros(len(sparsities), dtype=torch.float64))
@@ -118,10 +133,6 @@ class LayerRun:
             | {f"error/{la.name}": torch.tensor(self.errors[la.name], dtype=torch.float64) for la in done}
         )
 
-    def _moments(self, part: Part, group: Sequence[LinearMap]) -> dict[str, Moments]:
-        with self.clock.measure("moments"):
-            return part.moments(group)
-
     def _problem(self, layer: LinearMap, moments: Moments, count: int) -> LayerProblem:
         matrix = moments.matrix.clone()
         diagonal = matrix.diagonal(dim1=1, dim2=2)
@@ -141,7 +152,8 @@ class LayerRun:
     def _solve(
         self, part: Part, group: Sequence[LinearMap], counts: dict[str, int]
     ) -> Iterator[tuple[LinearMap, LayerSolution]]:
-        moments = self._moments(part, group)
+        with self.clock.measure("moments"):
+            moments = part.moments(group)
 
         def problem_of(layer: LinearMap) -> LayerProblem:
             return self._problem(layer, moments[layer.name], counts[layer.name])
@@ -174,12 +186,14 @@ class LayerRun:
         if problem.scales is not None:
             scores = scores * problem.scales.unsqueeze(-1)
         free = replace(self.pattern, keep_of=None) if self.pattern.keep_of else self.pattern
+        unit = standard_form(problem.weights, problem.moments)
+        inverted, start = inverse(unit.moments)[0], None
         for number, sparsity in enumerate(sparsities):
             pruned = free.prune_lowest(scores, free.count(sparsity, problem.weights.shape))
-            weights, _ = least_squares(problem.weights, problem.moments, pruned, tolerance=1e-2, max_iterations=10)
-            total = objective(weights, problem.weights, problem.moments, problem.scales).sum()
-            errors.append(total.cpu())
+            start = refit(unit, pruned, inverted, start, tolerance=1e-2, max_iterations=10).distance
+            values = unit.objective(start).double()
+            errors.append((values if problem.scales is None else values * problem.scales).sum().cpu())
             if keep is not None:
-                shaped = layer.stored(weights.masked_fill(pruned, 0.0).reshape(-1, *weights.shape[-2:]))
-                keep(layer, number, shaped.to(layer.weight.dtype))
+                new = unit.weights_of(start, problem.weights).masked_fill(pruned, 0.0)
+                keep(layer, number, layer.stored(new.reshape(-1, *new.shape[-2:])).to(layer.weight.dtype))
         return torch.stack(errors)

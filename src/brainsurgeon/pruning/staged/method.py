@@ -22,7 +22,7 @@ from brainsurgeon.network.match import Match
 from brainsurgeon.network.sample_loss import SampleLoss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import CURVATURES
-from brainsurgeon.pruning.judging import affordable
+from brainsurgeon.pruning.judging import ENOUGH, affordable
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.staged.descent import Descent
 from brainsurgeon.pruning.staged.pacing import Pacing
@@ -35,10 +35,6 @@ from brainsurgeon.samples.held_out import TrainingSamples
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
-
-ENOUGH = 1000
-"""With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
-of each sample, and is taken in its place."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ class Staged:
             )
         make_blocks(self.blocks, surgery.weights.layers, 1)  # refuse a bad rule before any work
         values = surgery.values  # refused here if not finite
-        samples = TrainingSamples(surgery.data, task.seed, surgery.device, self.max_samples)
+        samples = task.samples or TrainingSamples(surgery.data, task.seed, surgery.device, self.max_samples)
         held_out = affordable(surgery.batch_loss, samples.held_out(), task.clock)
         check_loss(surgery.batch_loss, held_out[0])
         notes = list(check_separate(surgery.batch_loss, held_out[0], group=None))

@@ -1,0 +1,1 @@
+"""The best that data and time allow."""

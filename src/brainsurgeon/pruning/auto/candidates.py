@@ -1,0 +1,137 @@
+"""What is tried, the cheap first, and how much of the time each may take."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from brainsurgeon.engine.selection import Magnitude, RecentredSearch, WoodFisher
+from brainsurgeon.engine.update import Joint, Scaled
+from brainsurgeon.network.gradients import mean_squares
+from brainsurgeon.network.linear_maps import linear_maps
+from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.judging import seconds_a_sample
+from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.one_shot import OneShot
+from brainsurgeon.pruning.staged.method import Staged
+
+if TYPE_CHECKING:
+    from brainsurgeon.pruning.auto.run import AutoRun
+
+SMALL = 2_000_000
+"""A network of at most so many weights is searched by its Fisher matrix too."""
+LARGE = 10_000_000
+"""A network of at least so many weights is cut layer by layer before it is trained."""
+ROWS, LEAST_ROWS = 1000, 40
+"""Gradients of the Fisher matrix, and how many are too few to be worth a candidate."""
+MOST_ENTRIES = 500_000_000
+"""Numbers that the gradients of a candidate may be where time is short."""
+TIMED = 8
+"""Gradients that are timed."""
+JUDGED = 1000
+"""Samples that its masks are compared on where time is short."""
+LAYER_WORK, LAYER_PASSES = 900, 12
+"""Operations that the layer solver takes for each weight and input of its row; forward passes of a calibration."""
+
+Method = OneShot | Layerwise | Gradual | Staged
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method to try, and the share of the time left that it may take where time is limited."""
+
+    name: str
+    method: Method
+    share: float = 1.0
+
+
+def candidates(run: AutoRun) -> Iterator[Candidate]:
+    """Yield what is tried without a limit of time; one that trains comes last, because it is the best where it fits."""
+    layered = bool(linear_maps(run.surgery.original, run.surgery.weights.names))
+    size, trains = run.surgery.weights.size, bool(run.method.gradients)
+    if layered:
+        yield Candidate("layerwise", Layerwise())
+    if size <= SMALL and not trains:
+        yield Candidate("cbs", _by_fisher(min(ROWS, run.samples.size), (Magnitude(), WoodFisher())))
+    if not layered and (trains or size > SMALL):
+        yield Candidate("mp", OneShot(Magnitude(), name="mp"))
+    yield from _trained(run, layered)
+
+
+def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
+    """Yield what is tried within a limit: what is found at once, then one-shot methods that fit, then training."""
+    layered = bool(linear_maps(run.surgery.original, run.surgery.weights.names))
+    trains = bool(run.method.gradients)
+    yield Candidate("mp", OneShot(Magnitude(), name="mp"))
+    rows = _rows_in_time(run, 0.2 if trains else 0.4)
+    if rows >= min(LEAST_ROWS, run.samples.size):
+        yield Candidate("cbs", _by_fisher(rows, (Magnitude(),), JUDGED), 0.35 if trains else 0.6)
+    else:
+        run.notes.append("there is no time for the gradients of cbs, which is left out")
+    if layered:
+        share = 0.4 if trains else 1.0
+        samples = _samples_in_time(run, share)
+        if samples:
+            yield Candidate("layerwise", Layerwise(max_samples=samples), share)
+        else:
+            run.notes.append("there is no time for layerwise, which is left out")
+    yield from _trained(run, layered)
+
+
+def _by_fisher(rows: int, rivals: tuple[Any, ...], judged: int = 5000) -> OneShot:
+    return OneShot(RecentredSearch(), Scaled(Joint()), rivals, "cbs", num_gradients=rows, loss_samples=judged)
+
+
+def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
+    gradients, size = run.method.gradients, run.surgery.weights.size
+    if gradients and run.outputs is None:
+        yield Candidate("staged", Staged(max_gradients=gradients))
+        return
+    common: dict[str, Any] = {"repair": run.method.repair, "augment": run.method.augment}
+    if gradients and layered and (size >= LARGE or (run.few and size > SMALL)):
+        both = size < LARGE
+        share = gradients // 2 if both else gradients
+        method = Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)
+        yield Candidate("layerwise, trained", method, 0.5 if both else 1.0)
+        gradients -= share
+    if gradients:
+        yield Candidate("gradual", Gradual("auto", max_gradients=gradients, **common))
+
+
+def _rows_in_time(run: AutoRun, share: float) -> int:
+    """Return how many gradients, with the algebra on them, fit in a share of the time left; a few are timed."""
+    surgery, seconds = run.surgery, share * run.task.clock.left
+    size, few = surgery.weights.size, min(TIMED, run.samples.size)
+    begun = time.monotonic()
+    mean_squares(surgery.batch_loss, surgery.weights, run.samples.draw(few, 0), few)
+    each = (time.monotonic() - begun) / few
+    kept = max(0.1, 1 - run.task.total / size)
+    algebra = 2 * 3 * kept * size / _flops()  # for K² of it: Gram matrices of the kept weights, for each rival
+    fitting = (math.sqrt(each**2 + 4 * algebra * max(seconds, 0.0)) - each) / (2 * algebra)
+    return min(ROWS, run.samples.size, MOST_ENTRIES // size, int(fitting))
+
+
+def _samples_in_time(run: AutoRun, share: float) -> int:
+    """Return how many samples layer-wise pruning can calibrate on in a share of the time left, 0 where it cannot."""
+    seconds = 0.5 * share * run.task.clock.left
+    maps = linear_maps(run.surgery.original, run.surgery.weights.names)
+    work = sum(layer.weight.numel() * layer.rows(layer.weight).shape[-1] for layer in maps)
+    if LAYER_WORK * work / _flops() > seconds:
+        return 0
+    fitting = int(seconds / (LAYER_PASSES * seconds_a_sample(run.surgery.batch_loss, run.held_out[0])))
+    return 0 if fitting < LEAST_ROWS else min(Layerwise().max_samples, fitting)
+
+
+def _flops() -> float:
+    """Return about how many floating-point operations a second this machine does in a product of matrices."""
+    matrix, rounds = torch.ones(512, 512), 4
+    matrix @ matrix
+    begun = time.monotonic()
+    for _ in range(rounds):
+        matrix @ matrix
+    return float(2 * 512**3 * rounds / max(time.monotonic() - begun, 1e-9))

@@ -1,0 +1,54 @@
+"""What a candidate found, kept on disk as soon as it is judged: a run that is resumed does not find it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.pruning.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pruned model with its masks, what the held-out samples say of it, and how it came about."""
+
+    loss: float
+    gradients: int
+    masks: dict[str, Tensor]
+    model: nn.Module
+    notes: tuple[str, ...] = ()
+    record: dict[str, Any] = field(default_factory=dict)
+
+    def as_outcome(self, names: Sequence[str]) -> Outcome:
+        """Return the cut, for a method that begins with one."""
+        return Outcome(self.masks, {name: self.model.get_parameter(name).detach().clone() for name in names})
+
+
+def save_found(store: Any, found: Found) -> None:
+    """Keep all of it, as tensors by name."""
+    told = {"loss": found.loss, "gradients": found.gradients, "notes": found.notes, "record": found.record}
+    text = torch.tensor(list(json.dumps(told).encode()), dtype=torch.uint8)
+    masks = {f"mask/{name}": mask for name, mask in found.masks.items()}
+    store.save_part(0, {"told": text} | masks | {f"model/{name}": t for name, t in _tensors(found.model).items()})
+
+
+def load_found(store: Any, model: nn.Module) -> Found | None:
+    """Return what was kept, with its weights in the model; None where there is nothing."""
+    stored = store.load_part(0)
+    if stored is None:
+        return None
+    told = json.loads(bytes(stored["told"].tolist()))
+    with torch.no_grad():
+        for name, own in _tensors(model).items():
+            own.copy_(stored[f"model/{name}"])
+    masks = {name.removeprefix("mask/"): mask for name, mask in stored.items() if name.startswith("mask/")}
+    return Found(told["loss"], told["gradients"], masks, model, tuple(told["notes"]), told["record"])
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}

@@ -1,0 +1,152 @@
+"""The candidates one after the other, within the time there is; the best on the held-out samples is kept."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from brainsurgeon.events import Event, Value
+from brainsurgeon.events.clock import TimeUp
+from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
+from brainsurgeon.network.distillation import held_out_distance
+from brainsurgeon.network.loss import output_loss
+from brainsurgeon.pruning.auto.candidates import Candidate, candidates, candidates_in_time
+from brainsurgeon.pruning.auto.found import Found, load_found, save_found
+from brainsurgeon.pruning.finish import measured_loss
+from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.judging import ENOUGH, affordable
+from brainsurgeon.pruning.outcome import Outcome, Task
+from brainsurgeon.samples.batches import batch_size
+from brainsurgeon.samples.held_out import TrainingSamples
+
+if TYPE_CHECKING:
+    from brainsurgeon.pruning.auto.method import Auto
+    from brainsurgeon.pruning.surgery import Surgery
+
+
+class AutoRun:
+    """One run of an `Auto`."""
+
+    def __init__(self, method: Auto, surgery: Surgery, task: Task):
+        self.method, self.surgery, self.task, self.clock = method, surgery, task, task.clock
+        self.samples = TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
+        self.held_out = affordable(surgery.batch_loss, self.samples.held_out(), task.clock)
+        check_suspects(surgery.batch_loss, self.samples.everything())
+        check_loss(surgery.batch_loss, self.held_out[0])
+        self.notes = list(check_separate(surgery.batch_loss, self.held_out[0], group=0))
+        self.part = copy.copy(surgery)
+        self.part.data, self.part._examined = self.samples.training(), {}
+        self.outputs = output_loss(surgery.loss, surgery.batch_loss.model, self.held_out[0])
+        self.few = self.samples.held < ENOUGH
+        self.losses: dict[str, float] = {}
+        self.gradients = 0
+        self.cut: Found | None = None
+        self.before = measured_loss(surgery.batch_loss.model, surgery.loss, self.held_out, surgery.device)
+
+    def run(self) -> Outcome:
+        """Try the candidates; write the best one's model into the task's."""
+        best: tuple[str, Found] | None = None
+        for number, candidate in enumerate(self._candidates(), 1):
+            found = self._found(candidate)
+            if found is None:
+                continue
+            self.losses[candidate.name] = found.loss
+            self.gradients += found.gradients
+            if candidate.name == "layerwise":
+                self.cut = found
+            values: dict[str, Value] = {"name": candidate.name, "held-out": found.loss}
+            self.task.notify(Event("candidates", number, None, values))
+            if best is None or found.loss < best[1].loss:
+                best = (candidate.name, found)
+        if best is None:
+            raise TimeUp
+        return self._outcome(*best)
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """Yield the candidates; within a limit each is thought of when those before it are done."""
+        if not self.clock.is_limited:
+            chosen = list(candidates(self))
+            names = ", ".join(candidate.name for candidate in chosen)
+            self.task.notify(Event("plan", 0, len(chosen), {"candidates": names}))
+            yield from chosen
+            return
+        try:
+            yield from candidates_in_time(self)
+        except TimeUp:
+            self.notes.append("time was up before the next candidate was chosen")
+
+    def _found(self, candidate: Candidate) -> Found | None:
+        """Return what a candidate found, or had found before the run was resumed; None where time is up."""
+        store, name = self.task.store, candidate.name.replace(", ", "-")
+        kept = store.child(f"{name}-found") if store else None
+        if kept is not None and (before := load_found(kept, copy.deepcopy(self.task.model))) is not None:
+            return before
+        if self.clock.left <= 0:
+            self.notes.append(f"time was up before {candidate.name} was tried")
+            return None
+        try:
+            with self.clock.within(candidate.share * self.clock.left):
+                found = self._tried(candidate, store.child(name) if store else None)
+        except TimeUp:
+            self.notes.append(f"{candidate.name} was left out: its time was up before it had found anything")
+            return None
+        if kept is not None:
+            save_found(kept, found)
+        return found
+
+    def _tried(self, candidate: Candidate, store: object) -> Found:
+        """Run one candidate on the training samples, and judge the model that it found."""
+        method, model = candidate.method, copy.deepcopy(self.task.model)
+        begun = None
+        if isinstance(method, Gradual) and method.first_cut is not None:  # a cut that is there need not be made again
+            begun = None if self.cut is None else self.cut.as_outcome(self.surgery.weights.names)
+            method = method if begun or not self.clock.is_limited else dataclasses.replace(method, first_cut=None)
+        # What trains shares what is held out: with few samples a second split would cost more than it tells.
+        task = dataclasses.replace(self.task, model=model, store=store, begun=begun, samples=self.samples)
+        outcome = method.run(self.part, task)
+        with torch.no_grad():
+            for name, found in (outcome.values or {}).items():
+                model.get_parameter(name).copy_(found)
+        record = {key: value for key, value in outcome.record.items() if key in ("learning_rate", "lesson", "mixup")}
+        gradients = int(outcome.record.get("sample_gradients", 0))
+        with self.clock.unlimited():
+            loss = self._judge(model)
+        return Found(loss, gradients, outcome.masks, model, outcome.notes, record)
+
+    def _judge(self, model: nn.Module) -> float:
+        """Return what the held-out samples say: the loss or, where they are few, the distance from the dense."""
+        with self.clock.measure("held-out"):
+            if self.few and self.outputs is not None:
+                return held_out_distance(model, self.surgery.batch_loss.model, self.outputs, self.held_out)
+            loss = measured_loss(model, self.surgery.loss, self.held_out, self.surgery.device)
+        return math.inf if loss is None else loss
+
+    def _outcome(self, name: str, best: Found) -> Outcome:
+        self.task.model.load_state_dict(best.model.state_dict())
+        judged = "distance from the dense outputs" if self.few and self.outputs is not None else "loss"
+        shown = ", ".join(f"{other} {value:.4g}" for other, value in self.losses.items())
+        looked = sum(map(batch_size, self.held_out))
+        said = f"{name} was kept: held-out {judged} on {looked} samples: {shown}"
+        record = {
+            "chosen": name,
+            "candidates": self.losses,
+            "sample_gradients": self.gradients,
+            "training_samples": self.samples.size,
+            "held_out_samples": looked,
+        }
+        notes = (said, *self.notes, *best.notes)
+        return Outcome(
+            best.masks,
+            None,
+            self.held_out,
+            self.before,
+            seconds=self.clock.seconds,
+            record=record | best.record,
+            notes=notes,
+        )
