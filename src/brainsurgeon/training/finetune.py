@@ -44,10 +44,8 @@ class FinetuneResult:
         held_out = f"held-out loss {self.held_out_before:.4g} before, {self.held_out_after:.4g} after"
         if math.isnan(self.held_out_before):
             held_out = "nothing was held out"
-        return (
-            f"{held_out} (epoch {self.best_epoch} of {len(self.epochs)} kept); "
-            f"{self.pruned:,} weights are exactly zero; {self.seconds:.1f} s"
-        )
+        zeros = f"{self.pruned:,} weights are exactly zero; " if self.masks else ""
+        return f"{held_out} (epoch {self.best_epoch} of {len(self.epochs)} kept); {zeros}{self.seconds:.1f} s"
 
 
 @own_mode()

@@ -27,6 +27,7 @@ from brainsurgeon.app.cli import (
     prune,
     report,
     reproduce,
+    shrink,
     train,
 )
 
@@ -43,6 +44,7 @@ app = typer.Typer(
 # A new command is one file and one line here.
 app.command("prune")(prune.prune)
 app.command("compare")(compare.compare)
+app.command("shrink")(shrink.shrink)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("evaluate")(evaluate.evaluate)

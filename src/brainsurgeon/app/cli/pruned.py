@@ -52,16 +52,21 @@ class Pruned:
 
     def example(self, count: int) -> Any:
         """Return the inputs of the first so many samples."""
-        import torch
+        return example_of(self.target, count)
 
-        from brainsurgeon.samples.batches import SampleStream, concatenate
 
-        device = next(self.target.model.parameters()).device
-        stream = SampleStream(self.target.data, torch.Generator().manual_seed(0), device, keep=0)
-        batch = concatenate(list(stream.take(count)))
-        if isinstance(batch, dict):
-            return {name: value for name, value in batch.items() if name not in ("labels", "label")}
-        return batch[0] if isinstance(batch, list | tuple) and len(batch) == 2 else batch
+def example_of(target: "Target", count: int) -> Any:
+    """Return the inputs of the first so many samples of a target."""
+    import torch
+
+    from brainsurgeon.samples.batches import SampleStream, concatenate
+
+    device = next(target.model.parameters()).device
+    stream = SampleStream(target.data, torch.Generator().manual_seed(0), device, keep=0)
+    batch = concatenate(list(stream.take(count)))
+    if isinstance(batch, dict):
+        return {name: value for name, value in batch.items() if name not in ("labels", "label")}
+    return batch[0] if isinstance(batch, list | tuple) and len(batch) == 2 else batch
 
 
 def open_pruned(
