@@ -9,6 +9,7 @@ embedding and the head are left alone. Every finished run is a line of experimen
 
 import argparse
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +68,7 @@ def run_once(
     cuda = device.startswith("cuda")
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    start = time.perf_counter()
+    start, own = time.perf_counter(), time.process_time()
     result = prune(
         model,
         calibration,
@@ -82,11 +83,14 @@ def run_once(
         callback=lambda event: _tell(event),
         **settings,
     )
-    seconds = time.perf_counter() - start
+    seconds, own = time.perf_counter() - start, time.process_time() - own
     peak = torch.cuda.max_memory_allocated() if cuda else 0
     return {
         "perplexity": perplexity(result.model, test, device),
         "seconds": seconds,
+        "processor_seconds": own,
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0],
         "parts_seconds": result.seconds,
         "peak_bytes": peak,
         "pruned": result.pruned,

@@ -71,7 +71,7 @@ def test_a_pass_ends_with_the_last_layer_of_the_group() -> None:
     seen: list[int] = []
     model.out.register_forward_hook(lambda *_: seen.append(1))
     part.moments(part.groups[0])
-    assert len(seen) == 1  # the pass that asks how often the layers are called
+    assert not seen
 
 
 def test_every_call_of_a_layer_counts() -> None:
@@ -118,3 +118,32 @@ def test_hooks_are_gone_after_a_pass_that_fails() -> None:
     with pytest.raises(RuntimeError):
         part.moments(part.groups[0])
     assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_survey_gives_the_moments_of_all_groups_in_one_pass_and_goes_on() -> None:
+    model, data, moved = Attention(), batches(), dict[int, Tensor]()
+    part = part_of(model, data)
+    expected = {name: m for group in part.groups for name, m in part.moments(group).items()}
+    part.move = moved.__setitem__
+    calls: list[int] = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    found = part.survey(part.groups)
+    part.go_on()
+    assert len(calls) == len(data)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name].matrix, expected[name].matrix) for name in found)
+    assert [torch.equal(moved[k], model(x)) for k, x in enumerate(data)] == [True, True]
+
+
+def test_a_survey_that_would_take_too_much_memory_takes_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data, moved = Attention(), batches(), list[int]()
+    part = part_of(model, data)
+    whole = part.survey(part.groups)
+    monkeypatch.setattr("brainsurgeon.network.parts.SURVEYED_BYTES", 2 * 8 * 4 * 4)  # two matrices of three
+    calls: list[int] = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    part.move = lambda number, _: moved.append(number)
+    found = part.survey(part.groups)
+    assert len(calls) == 2 * len(data)
+    assert moved == [0, 1]
+    assert all(torch.equal(found[name].matrix, whole[name].matrix) for name in whole)

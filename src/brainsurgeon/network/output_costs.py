@@ -6,7 +6,8 @@ With c_o = E[Σ_positions g_o²] a layer's error is ½Σ_o c_o Δw_o A Δw_oᵀ,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.distributed import sum_over_ranks, world_size
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.samples.batches import Batch, batch_size
 
@@ -27,9 +29,28 @@ def output_costs(
     Each rank gives batches of its own, or none. No parameter needs a gradient; one that asks for it gets it.
     """
     totals: dict[str, Tensor] = {}
-    samples = 0
+    for batch in batches:
+        pulse()
+        with slopes_added(layers, totals, batch_size(batch)):
+            backward(loss(batch))
+    return mean_costs(layers, totals, sum(map(batch_size, batches)))
 
-    def watch(layer: LinearMap, size: int, _: nn.Module, __: Any, output: Tensor) -> Tensor:
+
+def backward(loss: Tensor) -> None:
+    """Go backward from a loss, or say that there is no way."""
+    if not loss.requires_grad:
+        raise BrainsurgeonError("the loss has no gradient: it is detached from the model's outputs")
+    loss.backward()
+
+
+@contextmanager
+def slopes_added(layers: Sequence[LinearMap], totals: dict[str, Tensor], size: int) -> Iterator[None]:
+    """Have the squared slopes at the layers' outputs added up in the passes of a while, with gradients.
+
+    The loss is the mean over `size` samples.
+    """
+
+    def watch(layer: LinearMap, _: nn.Module, __: Any, output: Tensor) -> Tensor:
         if not torch.is_grad_enabled():  # checkpointing computes this part once more on the way back
             return output
         if not output.requires_grad:  # nothing before it needs a gradient: gradients begin here
@@ -37,19 +58,17 @@ def output_costs(
         output.register_hook(partial(_add, totals, layer, size))
         return output
 
-    for batch in batches:
-        size = batch_size(batch)
-        hooks = [layer.module.register_forward_hook(partial(watch, layer, size)) for layer in layers]
-        try:
-            with torch.enable_grad():
-                value = loss(batch)
-                if not value.requires_grad:
-                    raise BrainsurgeonError("the loss has no gradient: it is detached from the model's outputs")
-                value.backward()
-        finally:
-            for hook in hooks:
-                hook.remove()
-        samples += size
+    hooks = [layer.module.register_forward_hook(partial(watch, layer)) for layer in layers]
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def mean_costs(layers: Sequence[LinearMap], totals: dict[str, Tensor], samples: int) -> dict[str, Tensor]:
+    """Return the means over the samples of all ranks."""
     totals, samples = _added_up(layers, totals, samples)
     return {name: total / samples for name, total in totals.items()}
 

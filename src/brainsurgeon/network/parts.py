@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.distributed import sum_over_ranks, world_size
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.inputs import Moments
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.partition import first_tensor
@@ -22,15 +23,29 @@ class Reached(Exception):  # noqa: N818 (no error)
     """Ends a pass that has shown enough."""
 
 
+SURVEYED_BYTES = 1 << 31
+"""Moments of several groups are taken in one pass while they fit in so much."""
+
+
+def nowhere(number: int, output: Any) -> None:
+    """Nothing comes after a part."""
+
+
 @dataclass
 class Part:
-    """A part of the forward pass: the groups of its layers in the order of the calls, and a way to run a batch."""
+    """A part of the forward pass: the groups of its layers in the order of the calls, and a way to run a batch.
+
+    `move` takes what the part gave for a batch to the part after it.
+    """
 
     name: str
     layers: list[LinearMap]
     run: Callable[[int], Any]
     batches: int
     groups: list[list[LinearMap]] = field(default_factory=list)
+    move: Callable[[int, Any], None] = nowhere
+    moved: bool = False
+    _repeated: set[str] = field(default_factory=set)
 
     def find_groups(self) -> None:
         """Run the part on the first batch: layers that are given the same tensor form a group."""
@@ -41,7 +56,9 @@ class Part:
             first, _rest = first_tensor(args, kwargs)
             alive.append(first)  # while it lives, no other tensor has its id
             group = seen.setdefault(id(first), [])
-            if all(layer not in other for other in seen.values()):
+            if any(layer in other for other in seen.values()):
+                self._repeated.add(layer.name)
+            else:
                 group.append(layer)
 
         with watching(self.layers, note):
@@ -53,39 +70,80 @@ class Part:
 
         Each rank adds those of its own batches.
         """
+        left: set[str] = set()
+
+        def end(layer: LinearMap) -> None:
+            left.discard(layer.name)
+            # A layer that is called several times in a pass is not known to be the last before the pass ends.
+            if not left and not self._repeated & {each.name for each in group}:
+                raise Reached
+
+        def run(number: int) -> None:
+            left.update(layer.name for layer in _share_input(group))
+            with suppress(Reached):
+                self.run(number)
+
+        return self._take([group], run, end)
+
+    def survey(self, groups: Sequence[Sequence[LinearMap]]) -> dict[str, Moments]:
+        """Return the moments of all these groups, and go on to the next part: nothing of this one may change any more.
+
+        Mostly one pass; several where the moments would take too much memory.
+        """
+
+        def last(number: int) -> None:
+            self.move(number, self.run(number))
+
+        found: dict[str, Moments] = {}
+        packs = _packed(groups)
+        for pack in packs:
+            found |= self._take(pack, last if pack is packs[-1] else self.run, lambda layer: None)
+        self.moved = bool(packs)
+        return found
+
+    def go_on(self) -> None:
+        """Move what the batches give to the next part, unless a survey has."""
+        for number in range(0 if self.moved else self.batches):
+            pulse()
+            self.move(number, self.run(number))
+
+    def _take(
+        self, groups: Sequence[Sequence[LinearMap]], run: Callable[[int], Any], seen: Callable[[LinearMap], None]
+    ) -> dict[str, Moments]:
         totals: dict[str, Tensor] = {}
         columns: dict[str, int] = {}
-        shared = _share_input(group)
-        left: set[str] = set()
+        shared = [_share_input(group) for group in groups]
 
         def add(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             x = layer.read(args, kwargs)
-            product = torch.bmm(x, x.transpose(1, 2)).double()
-            totals[layer.name] = totals[layer.name] + product if layer.name in totals else product
+            product = torch.bmm(x, x.transpose(1, 2))
+            totals[layer.name] = totals[layer.name].add_(product) if layer.name in totals else product.double()
             columns[layer.name] = columns.get(layer.name, 0) + x.shape[2]
-            left.discard(layer.name)
-            if not left and layer.name in once:
-                raise Reached
+            seen(layer)
 
-        # A layer that is called several times in a pass is not known to be the last before the pass ends.
-        once = {layer.name for layer in shared} if self._called_once(shared) else set()
-        with watching(shared, add):
+        with watching([layer for some in shared for layer in some], add):
             for number in range(self.batches):
-                left = {layer.name for layer in shared}
-                with suppress(Reached):
-                    self.run(number)
-        _add_up(shared, totals, columns)
-        return _spread(group, shared, totals, columns)
+                pulse()
+                run(number)
+        found: dict[str, Moments] = {}
+        for group, some in zip(groups, shared, strict=True):
+            _add_up(some, totals, columns)
+            found |= _spread(group, some, totals, columns)
+        return found
 
-    def _called_once(self, layers: Sequence[LinearMap]) -> bool:
-        calls: list[str] = []
 
-        def note(layer: LinearMap, *_: Any) -> None:
-            calls.append(layer.name)
-
-        with watching(layers, note):
-            self.run(0)
-        return len(calls) == len(set(calls))
+def _packed(groups: Sequence[Sequence[LinearMap]]) -> list[list[Sequence[LinearMap]]]:
+    """Put groups together whose moments fit in memory at once."""
+    packs: list[list[Sequence[LinearMap]]] = []
+    room = 0
+    for group in groups:
+        size = sum(8 * layer.groups * layer.rows(layer.weight).shape[-1] ** 2 for layer in _share_input(group))
+        if size > room:
+            packs.append([])
+            room = SURVEYED_BYTES
+        packs[-1].append(group)
+        room -= size
+    return packs
 
 
 def _share_input(group: Sequence[LinearMap]) -> list[LinearMap]:

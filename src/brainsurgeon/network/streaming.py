@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.distributed import sum_over_ranks
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.partition import Chain, first_tensor
-from brainsurgeon.network.parts import Part, Reached, watching
+from brainsurgeon.network.parts import Part, Reached, nowhere, watching
 from brainsurgeon.samples.batches import Batch, batch_size
 
 REST = torch.device("cpu")
@@ -43,10 +44,10 @@ class Stream:
     layers: list[LinearMap]
     chain: Chain
     device: torch.device
-    _hidden: list[Tensor] = field(default_factory=list)
-    _given: list[list[Arguments]] = field(default_factory=list)  # of each batch, what each module of the chain is given
-    _by_name: list[str | None] = field(default_factory=list)  # of each module, how it is given its first tensor
-    _in_head: set[str] = field(default_factory=set)
+    hidden: list[Tensor] = field(default_factory=list, init=False)
+    _given: list[list[Arguments]] = field(default_factory=list, init=False)  # of each batch, to each module
+    _by_name: list[str | None] = field(default_factory=list, init=False)  # how a module is given its first tensor
+    _in_head: set[str] = field(default_factory=set, init=False)
 
     def parts(self, skip: int = 0) -> Generator[Part, None, None]:
         """Yield the parts in order; going on to the next moves the hidden states through the last.
@@ -58,33 +59,53 @@ class Stream:
                 with _on(self.model, self.device):
                     yield self._part("model", self.layers, self._whole)
             return
-        steps: list[Callable[[bool], Iterator[Part]]] = [
-            self._head,
-            *(partial(self._block, number) for number in range(len(self.chain.names))),
-            self._tail,
-        ]
-        for number, step in enumerate(steps):
+        for number, step in enumerate(self.steps()):
             yield from step(number < skip)
+
+    def steps(self) -> list[Callable[[bool], Iterator[Part]]]:
+        """Return the head, the modules of the chain and the tail, as functions of whether they are done already."""
+        blocks = [partial(self._block, number) for number in range(len(self.chain.names))]
+        return [self._head, *blocks, self._tail]
 
     @property
     def total(self) -> int:
         """The number of parts."""
         return len(self.chain.names) + 2 if self.chain.names else 1
 
-    def _part(self, name: str, layers: list[LinearMap], run: Callable[[int], Any]) -> Part:
-        part = Part(name, layers, run, len(self.batches))
-        if layers:
+    def _part(
+        self,
+        name: str,
+        layers: list[LinearMap],
+        run: Callable[[int], Any],
+        move: Callable[[int, Any], None] = nowhere,
+        done: bool = False,
+    ) -> Part:
+        part = Part(name, layers, run, len(self.batches), move=move)
+        if layers and not done:
             part.find_groups()
         return part
 
     def _whole(self, number: int) -> Any:
         return self.call(self.batches[number])
 
-    def _outside(self) -> list[LinearMap]:
-        return [layer for layer in self.layers if self.chain.part_of(layer.name) is None]
+    def outside(self, head: bool) -> list[LinearMap]:
+        """Return the layers outside of the chain, those that come before it or those behind; the head must have run."""
+        free = [layer for layer in self.layers if self.chain.part_of(layer.name) is None]
+        return [layer for layer in free if (layer.name in self._in_head) == head]
 
     def _head(self, done: bool) -> Iterator[Part]:
         """Run the model up to the last module of the chain, which is passed over; keep what its modules are given."""
+        pool: list[Tensor] = []
+        with self.up_to_chain() as run, torch.no_grad():
+            self._in_head = self._called_before(run)
+            part = self._part("head", self.outside(head=True), run, lambda _, caught: self._keep(caught, pool), done)
+            if not done:
+                yield part
+            part.go_on()
+
+    @contextmanager
+    def up_to_chain(self) -> Iterator[Callable[[int], list[Arguments]]]:
+        """Give a way to run the model on a batch up to the chain, which returns what its modules are given."""
         caught: list[Arguments] = []
 
         def catch(number: int, *args: Any, **kwargs: Any) -> Any:
@@ -93,41 +114,29 @@ class Stream:
                 raise Reached
             return self._wrapped(number, first_tensor(args, kwargs)[0], args, kwargs)
 
-        def run(number: int) -> None:
+        def run(number: int) -> list[Arguments]:
             caught.clear()
             with suppress(Reached):
                 self.call(self.batches[number])
+            return caught
 
-        pool: list[Tensor] = []
         replaced = [partial(catch, number) for number in range(len(self.chain.names))]
-        with _on(self.model, self.device, without=self.chain), self._replaced(replaced), torch.no_grad():
-            part = self._part("head", [], run)
-            part.layers = self._called_before(run)
-            if part.layers:
-                part.find_groups()
-            if not done:
-                yield part
-            for number in range(len(self.batches)):
-                run(number)
-                self._keep(caught, pool)
+        with _on(self.model, self.device, without=self.chain), self._replaced(replaced):
+            yield run
 
-    def _called_before(self, run: Callable[[int], None]) -> list[LinearMap]:
-        seen: list[LinearMap] = []
-
-        def note(layer: LinearMap, *_: Any) -> None:
-            if layer not in seen:
-                seen.append(layer)
-
-        with watching(self._outside(), note):
-            run(0)
-        self._in_head = {layer.name for layer in seen}
+    def _called_before(self, run: Callable[[int], Any]) -> set[str]:
+        seen: set[str] = set()
+        free = [layer for layer in self.layers if self.chain.part_of(layer.name) is None]
+        if free:
+            with watching(free, lambda layer, *_: seen.add(layer.name)):
+                run(0)
         return seen
 
     def _keep(self, caught: list[Arguments], pool: list[Tensor]) -> None:
         """Take the hidden states out of the arguments; what is equal for several batches or modules is kept once."""
         hidden, _ = first_tensor(*caught[0])
         assert hidden is not None  # the chain was found by this tensor
-        self._hidden.append(hidden.to(REST))
+        self.hidden.append(hidden.to(REST))
         self._by_name = [None if args else next(iter(kwargs)) for args, kwargs in caught]
         rest = [(args[1:], kwargs) if args else (args, dict(list(kwargs.items())[1:])) for args, kwargs in caught]
         self._given.append([(_pooled(args, pool), _pooled(kwargs, pool)) for args, kwargs in rest])
@@ -141,33 +150,46 @@ class Stream:
         return (hidden, *(None if slot is None else given.get(slot) for slot in extras))
 
     def _block(self, number: int, done: bool) -> Iterator[Part]:
-        name = self.chain.names[number]
-        module = self.model.get_submodule(name)
         own = [layer for layer in self.layers if self.chain.part_of(layer.name) == number]
 
-        def run(batch: int) -> Any:
-            rest, named = self._given[batch][number]
+        def move(batch: int, output: Any) -> None:
+            self.hidden[batch] = state_of(output).to(REST)
+
+        with self.block(number) as run, torch.no_grad():
             # A copy: the module may write into what it is given, and will be run again.
-            hidden, by_name = self._hidden[batch].to(self.device, copy=True), self._by_name[number]
+            part = self._part(
+                self.chain.names[number],
+                own,
+                lambda batch: run(batch, self.hidden[batch].to(self.device, copy=True)),
+                move,
+                done,
+            )
+            if not done:
+                yield part
+            part.go_on()
+
+    @contextmanager
+    def block(self, number: int) -> Iterator[Callable[[int, Tensor], Any]]:
+        """Put a module of the chain on the device, and give a way to run it on a batch whose hidden state is given."""
+        module = self.model.get_submodule(self.chain.names[number])
+
+        def run(batch: int, hidden: Tensor) -> Any:
+            rest, named = self._given[batch][number]
+            by_name = self._by_name[number]
             if by_name is not None:
                 return module(*rest, **{by_name: hidden, **named})
             return module(hidden, *rest, **named)
 
-        with _on(module, self.device), torch.no_grad():
-            if not done:
-                yield self._part(name, own, run)
-            for batch in range(len(self.batches)):
-                output = run(batch)
-                hidden = output[0] if isinstance(output, tuple | list) else output
-                self._hidden[batch] = hidden.to(REST)
+        with _on(module, self.device):
+            yield run
 
     def _tail(self, done: bool) -> Iterator[Part]:
         """Run the model with its chain passed over: what is behind it is given the hidden states that were reached."""
-        layers = [layer for layer in self._outside() if layer.name not in self._in_head]
+        layers = self.outside(head=False)
         if done or not layers:
             return
-        with self._passed_over() as run:
-            yield self._part("tail", layers, run)
+        with self.passed_over() as run, torch.no_grad():
+            yield self._part("tail", layers, lambda batch: run(batch, self.hidden[batch]))
 
     def losses(self) -> Iterator[float]:
         """Yield what `call` gives for each batch, after the hidden states have gone through all parts."""
@@ -177,23 +199,23 @@ class Stream:
             with _on(self.model, self.device), torch.no_grad():
                 yield from (float(self._whole(number)) for number in range(len(self.batches)))
             return
-        with self._passed_over() as run:
-            yield from (float(run(number)) for number in range(len(self.batches)))
+        with self.passed_over() as run, torch.no_grad():
+            yield from (float(run(number, self.hidden[number])) for number in range(len(self.batches)))
 
     @contextmanager
-    def _passed_over(self) -> Iterator[Callable[[int], Any]]:
-        """Give a way to run the model on a batch whose chain only hands on the hidden states that were reached."""
-        current = [0]
+    def passed_over(self) -> Iterator[Callable[[int, Tensor], Any]]:
+        """Give a way to run the model on a batch whose chain only hands on the hidden state that is given."""
+        current = [torch.empty(0)]
 
         def hand_on(number: int, *args: Any, **kwargs: Any) -> Any:
-            return self._wrapped(number, self._hidden[current[0]].to(self.device, copy=True), args, kwargs)
+            return self._wrapped(number, current[0].to(self.device, copy=True), args, kwargs)
 
-        def run(number: int) -> Any:
-            current[0] = number
+        def run(number: int, hidden: Tensor) -> Any:
+            current[0] = hidden
             return self.call(self.batches[number])
 
         replaced = [partial(hand_on, number) for number in range(len(self.chain.names))]
-        with _on(self.model, self.device, without=self.chain), self._replaced(replaced), torch.no_grad():
+        with _on(self.model, self.device, without=self.chain), self._replaced(replaced):
             yield run
 
     @contextmanager
@@ -229,19 +251,29 @@ def parts_agree(stream: Stream) -> bool:
 
 def streamed_loss(stream: Stream) -> float:
     """Return the mean loss over the batches of all ranks, with every part on the device only while it is at work."""
-    own = _loss_sum(stream) if stream.batches else (0.0, 0)
-    total, samples = sum_over_ranks(torch.tensor(own, dtype=torch.float64)).tolist()
-    mean = total / samples
-    return mean if math.isfinite(mean) else math.inf
+    return mean_over_ranks(*(_loss_sum(stream) if stream.batches else (0.0, 0)))
+
+
+def mean_over_ranks(total: float, samples: int) -> float:
+    """Return the mean loss from the sum over the samples of each rank; infinity where it is not finite."""
+    total, count = sum_over_ranks(torch.tensor([total, samples], dtype=torch.float64)).tolist()
+    return total / count if math.isfinite(total) else math.inf
 
 
 def _loss_sum(stream: Stream) -> tuple[float, int]:
     """Return the sum of the losses of this rank's samples, and their number."""
     total, samples = 0.0, 0
     for value, batch in zip(stream.losses(), stream.batches, strict=True):
+        pulse()
         total += value * batch_size(batch)
         samples += batch_size(batch)
     return total, samples
+
+
+def state_of(output: Any) -> Tensor:
+    """Return the hidden state among what a module gives."""
+    found: Tensor = output[0] if isinstance(output, tuple | list) else output
+    return found
 
 
 def _pooled(value: Any, pool: list[Tensor]) -> Any:
