@@ -18,16 +18,15 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.cost.latency import in_turn
 from brainsurgeon.files.versions import versions
 from brainsurgeon.files.writing import plain
-from brainsurgeon.network.loss import distillation_loss
 from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.pruning.surgery import Surgery
-from brainsurgeon.samples.augment import crop_and_flip
 from brainsurgeon.structured.prepare import prepare
 from brainsurgeon.structured.remove import cuts_of, remove
 from brainsurgeon.structured.result import ShrinkResult
@@ -49,25 +48,22 @@ class Plan:
     fit_samples: int
     tuned_on: int
     settings: FinetuneSettings
-    augmented: bool
     test_batch: int
 
 
 PLANS = {
     "resnet20": Plan(
-        1000,
-        500,
-        10_000,
-        FinetuneSettings(epochs=3, learning_rate=0.02, batch_size=128, patience=None),
-        augmented=True,
+        512,
+        256,
+        5000,
+        FinetuneSettings(epochs=3, learning_rate=0.02, batch_size=64, patience=None),
         test_batch=500,
     ),
     "mobilenet-0.75": Plan(
-        500,
-        200,
+        256,
+        128,
         1000,
-        FinetuneSettings(epochs=3, learning_rate=3e-4, batch_size=32, optimizer="adamw", patience=None),
-        augmented=False,
+        FinetuneSettings(epochs=2, learning_rate=3e-4, batch_size=32, optimizer="adamw", patience=None),
         test_batch=50,
     ),
 }
@@ -84,9 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     missing = [m for m in options.methods if not is_done(FILE, key | {"method": m})]
     if missing:
         shrunk, seconds = _shrunk(model, images, plan, options)
+        data, dense = lesson(model, images, plan), accuracy(model, images, batch_size=plan.test_batch)
         for method in missing:
-            small = shrunk.model if method == "shrink" else by_norm(model, images, plan, shrunk)
-            line = key | {"method": method, "seconds": seconds} | _line(model, small, shrunk, images, plan)
+            small = shrunk.model if method == "shrink" else by_norm(model, images, shrunk)
+            line = key | {"method": method, "seconds": seconds, "dense": dense}
+            line |= _line(model, small, shrunk, images, data, plan)
             append(
                 FILE, plain(line | {"command": shlex.join(["python", "-m", "experiments.structured", *sys.argv[1:]])})
             )
@@ -110,7 +108,7 @@ def _shrunk(model: nn.Module, images: ImageData, plan: Plan, options: argparse.N
     return result, time.perf_counter() - started
 
 
-def by_norm(model: nn.Module, images: ImageData, plan: Plan, like: ShrinkResult) -> nn.Module:
+def by_norm(model: nn.Module, images: ImageData, like: ShrinkResult) -> nn.Module:
     """Return the network without as many units of every group, those of the smallest norm."""
     prepared = prepare(Surgery(model, images.train(), progress=False), 32, 1)
     removed = []
@@ -126,21 +124,35 @@ def by_norm(model: nn.Module, images: ImageData, plan: Plan, like: ShrinkResult)
     return remove(copy.deepcopy(model), cuts_of(prepared.groups, removed, stored_shapes(model), numbers))
 
 
-def _line(model: nn.Module, small: nn.Module, shrunk: ShrinkResult, images: ImageData, plan: Plan) -> Record:
-    """Fine-tune a smaller network and return what is recorded."""
+@torch.no_grad()
+def lesson(model: nn.Module, images: ImageData, plan: Plan) -> tuple[Tensor, Tensor]:
+    """Return training images with the log-probabilities that the dense network gives their classes."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randperm(len(images.train_targets), generator=generator)[: plan.tuned_on]
-    data: tuple[Tensor, ...] = (images.normalize(images.train_inputs[drawn]), images.train_targets[drawn])
-    loss = distillation_loss("cross_entropy", copy.deepcopy(model).eval())
-    assert loss is not None
-    augment = crop_and_flip if plan.augmented else None
-    tuned = finetune(small, data, loss, plan.settings, masks={}, augment=augment, progress=False)
+    inputs = images.normalize(images.train_inputs[drawn])
+    return inputs, torch.cat([model(part).log_softmax(1) for part in inputs.split(plan.test_batch)])
+
+
+def divergence(output: Tensor, target: Tensor) -> Tensor:
+    """Return the mean Kullback-Leibler divergence from the dense network's probabilities."""
+    return F.kl_div(output.log_softmax(1), target, reduction="batchmean", log_target=True)
+
+
+def _line(
+    model: nn.Module,
+    small: nn.Module,
+    shrunk: ShrinkResult,
+    images: ImageData,
+    data: tuple[Tensor, Tensor],
+    plan: Plan,
+) -> Record:
+    """Fine-tune a smaller network and return what is recorded."""
+    tuned = finetune(small, data, divergence, plan.settings, masks={}, progress=False)
     example = (data[0][:1],)
-    scores = [accuracy(one, images, batch_size=plan.test_batch) for one in (model, small, tuned.model)]
+    scores = [accuracy(one, images, batch_size=plan.test_batch) for one in (small, tuned.model)]
     return {
-        "dense": scores[0],
-        "before": scores[1],
-        "after": scores[2],
+        "before": scores[0],
+        "after": scores[1],
         "multiply_adds": shrunk.multiply_adds,
         "parameters": shrunk.parameters,
         "milliseconds": in_turn((model, tuned.model), example, 2.0),
