@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from cases import CASES, SAMPLES, Case, every_case, every_device
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
@@ -226,3 +226,16 @@ def test_a_row_that_does_not_fit_alone_is_an_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "choose_rows", lambda *arguments: (never, ()))
     with pytest.raises(torch.cuda.OutOfMemoryError):
         collect(CASES["linear"], SAMPLES)
+
+
+def test_a_batch_may_be_a_single_tensor() -> None:
+    """Tokens, or inputs alone, with a loss of the model and the batch."""
+    model = nn.Linear(4, 2)
+    batch_loss = BatchLoss(model.eval(), lambda model, batch: model(batch).square().mean())
+    inputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    found = collect_gradients(batch_loss, find_weights(model), [inputs[:4], inputs[4:]], 6)
+    for number, sample in enumerate(inputs):
+        model.zero_grad()
+        batch_loss(sample.unsqueeze(0)).backward()
+        assert model.weight.grad is not None
+        assert torch.allclose(found.columns[:, number], model.weight.grad.reshape(-1), atol=1e-6)

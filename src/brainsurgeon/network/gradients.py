@@ -132,7 +132,8 @@ def gradient_rows(
     parameters = {PREFIX + name: batch_loss.model.get_parameter(name).detach() for name in weights.names}
     device = next(iter(parameters.values())).device
     pieces = regroup(batches, _chunk_rows(weights.size, device) * gradient_batch)
-    chunks = filter(None, (_split_groups(piece, gradient_batch) for piece in pieces))
+    split = (_split_groups(piece, gradient_batch) for piece in pieces)
+    chunks = (groups for groups in split if groups is not None)
     first = next(chunks, None)
     if first is None:
         raise BrainsurgeonError(

@@ -94,7 +94,7 @@ def _say_sensitivity(console: Console, recipe: "Recipe", target: "Target", measu
     found = sensitivity(target.model, target.data, target.loss, measure=measured, **common)
     sparsity = recipe.sparsities[0]
     file = File.model_validate_json(json.dumps(plain(found.to_dict(sparsity))))
-    console.print(as_rich(table(file.sensitivity, file.budget)))
+    console.print(as_rich(table(file.sensitivity, file.budget, brief=True)))
     say(console, f"{file.sensitivity.words()} The budget is for sparsity {sparsity:g}.")
     for note in found.notes:
         say(console, f"Note: {note}")

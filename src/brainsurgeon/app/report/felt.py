@@ -120,17 +120,23 @@ def _height(change: Score) -> float:
     return 300.0 if change is None else math.log10(max(change, 1e-30))
 
 
-def table(survey: Survey, budget: dict[str, float] | None = None) -> Table:
-    """Make two rows a layer, predicted and measured, with a column for each sparsity and its share of a budget."""
+def table(survey: Survey, budget: dict[str, float] | None = None, brief: bool = False) -> Table:
+    """Make two rows a layer, predicted and measured, with a column for each sparsity and its share of a budget.
+
+    A terminal has room for the `brief` one: no counts, nor how it was predicted.
+    """
     head = ("layer", "weights", "change", *(f"{s:g}" for s in survey.sparsities), *(("budget",) if budget else ()))
     rows = []
     for layer in survey.layers:
         share = (f"{budget[layer.name]:.2%}" if layer.name in budget else "–",) if budget else ()
-        by = f"predicted ({layer.kind})"
+        by = "predicted" if brief else f"predicted ({layer.kind})"
         rows.append((layer.name, f"{layer.size:,}", by, *map(_figure, layer.predicted), *share))
         if layer.measured is not None:
-            rows.append((layer.name, "", "measured", *map(_figure, layer.measured), *(("",) if budget else ())))
-    return Table(head, tuple(rows))
+            rows.append(
+                ("" if brief else layer.name, "", "measured", *map(_figure, layer.measured), *(("",) if budget else ()))
+            )
+    kept = [k for k in range(len(head)) if not (brief and head[k] == "weights")]
+    return Table(tuple(head[k] for k in kept), tuple(tuple(row[k] for k in kept) for row in rows))
 
 
 def _figure(change: Score) -> str:
