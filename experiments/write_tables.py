@@ -20,6 +20,7 @@ from brainsurgeon.pruning.one_shot import FISHERS
 from experiments.finetune import before_and_after
 from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, read_runs, table
 from experiments.searches_figure import searches_table
+from experiments.structured import structured_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables, overview
@@ -138,6 +139,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "readme-paper": paper,
     "readme-staged": overview,
     "searches": searches_table,
+    "structured": structured_table,
     "worth": lambda: worth_tables(read(BENCHMARKS / "worth.json")["cells"]),
 }
 
