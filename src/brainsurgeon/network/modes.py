@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -64,6 +65,24 @@ def without_cache(model: nn.Module) -> Iterator[None]:
     finally:
         for config in configs.values():
             config.use_cache = True
+
+
+@contextmanager
+def unread_masks() -> Iterator[None]:
+    """Keep Hugging Face's models from looking for padding in a batch's mask, which `torch.vmap` cannot show them.
+
+    They look only to leave out a mask that hides nothing, and do not where a graph is traced: so they are told.
+    """
+    masking = sys.modules.get("transformers.masking_utils")
+    own = getattr(masking, "is_tracing", None)
+    if own is None:  # no such library in use, or a version that asks otherwise
+        yield
+        return
+    try:
+        vars(masking)["is_tracing"] = lambda tensor=None: True
+        yield
+    finally:
+        vars(masking)["is_tracing"] = own
 
 
 def train_statistics(model: nn.Module) -> None:

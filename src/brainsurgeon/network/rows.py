@@ -15,6 +15,7 @@ from torch.func import functional_call, grad, vmap
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.modes import unread_masks
 from brainsurgeon.samples.batches import Batch, batch_size, cut, map_tensors
 
 Parameters = dict[str, Tensor]
@@ -60,7 +61,10 @@ def _ways(batch_loss: BatchLoss) -> tuple[Rows, Rows]:
     transformed = vmap(grad(loss), in_dims=(None, 0))
 
     def batched(parameters: Parameters, groups: Batch) -> Parameters:
-        with warnings.catch_warnings():  # that a rule is missing and a loop is slower is no news to a user
+        with (
+            unread_masks(),
+            warnings.catch_warnings(),
+        ):  # that a rule is missing and a loop is slower is no news to a user
             warnings.filterwarnings("ignore", message="There is a performance drop")
             return transformed(parameters, groups)
 
