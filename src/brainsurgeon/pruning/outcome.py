@@ -14,6 +14,7 @@ from brainsurgeon.engine.quadratic import QuadraticModel
 from brainsurgeon.events import Callback
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.held_out import TrainingSamples
 
 
 def _gone() -> None:
@@ -57,6 +58,7 @@ class Task:
     `model` is the one that will be given back; a method may write into it as it goes on. `store` keeps what a killed
     run goes on from. `begun` is a cut that was made already, for a method that begins with one. `start` is where a leg
     of a path begins; a method that trains goes on from there, another begins at the dense network all the same.
+    `samples` are split already where several methods share what is held out.
     """
 
     model: nn.Module
@@ -67,6 +69,7 @@ class Task:
     store: Any = None
     begun: Outcome | None = None
     start: Start | None = None
+    samples: TrainingSamples | None = None
 
     @property
     def total(self) -> int:
