@@ -11,7 +11,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import save_file
 
 from brainsurgeon.app.cli import main
 
@@ -233,3 +235,26 @@ def test_names_of_layers_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFix
     out, err = capsys.readouterr()
     assert "a[/b].weight" in out
     assert "run[/b]" in err
+
+
+def test_a_model_without_labels_goes_through_the_whole_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The dense model of the distance is the one of the checkpoint, also when the run is evaluated later."""
+    (tmp_path / "plain.py").write_text(
+        "import torch\nfrom torch import nn\n\n\n"
+        "def model():\n"
+        "    x = torch.randn(120, 6)\n"
+        "    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)), iter(x.split(20)), 'match', x[:40]\n"
+    )
+    other = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    save_file(other.state_dict(), tmp_path / "trained.safetensors")
+    arguments = [f"{tmp_path}/plain.py:model", "--checkpoint", f"{tmp_path}/trained.safetensors", "-s", "0.5"]
+    assert main(["inspect", *arguments, "-m", "cbs", "--sensitivity"]) == 0
+    run = tmp_path / "run"
+    assert main(["prune", *arguments, "-m", "layerwise", "-q", "-o", str(run)]) == 0
+    dense = json.loads((run / "run.json").read_text())["dense"]
+    pruned = json.loads((run / "result" / "measured.json").read_text())["scores"]
+    assert dense == {"loss": 0.0}
+    assert 0 < pruned["loss"] < 1
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--seconds", "0.01"]) == 0
+    assert f"loss          {pruned['loss']:>14.4g}" in capsys.readouterr().out
