@@ -172,10 +172,10 @@ LAYER_FAULTS = [
     ),
     Fault(
         "the worst candidate kept",
-        "pruning/auto.py",
-        "if best is None or loss < best[0]:",
-        "if best is None or loss > best[0]:",
-        "tests/pruning/test_auto.py",
+        "pruning/auto/run.py",
+        "if best is None or found.loss < best[1].loss:",
+        "if best is None or found.loss > best[1].loss:",
+        "tests/pruning/auto",
     ),
     Fault(
         "values of pruned weights lost in a training loop",

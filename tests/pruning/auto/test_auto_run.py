@@ -162,3 +162,13 @@ def test_samples_are_needed_and_settings_are_checked() -> None:
         with pytest.raises(BrainsurgeonError, match=words):
             Auto(**settings)
     assert run_module.ENOUGH == 1000
+
+
+def test_what_trains_shares_what_is_held_out(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second split would take a fifth of the training samples away."""
+
+    def split(*_: Any) -> Any:
+        raise AssertionError("split again")
+
+    monkeypatch.setattr(gradual_module, "TrainingSamples", split)
+    assert "gradual" in run(toy).settings["candidates"]

@@ -321,11 +321,3 @@ def test_what_is_minimised_depends_on_how_many_samples_are_held_out() -> None:
     assert (few.settings["mixup"], many.settings["mixup"]) == (True, False)
     assert Gradual(distil=0.3, temperature=2.0, features=5.0).lesson(True, True) == method_module.Lesson(0.3, 2.0, 5.0)
     assert Gradual(plan=Plan(cuts=3)).plan.cuts == 3
-
-
-@pytest.mark.parametrize("method", ["gradual", "auto"])
-def test_a_fifth_is_held_out_once(method: str) -> None:
-    """`auto` judges and its training finds a rate on the same samples: none of the others is lost."""
-    result = prune(model(), data(100), 0.6, method, max_gradients=600, progress=False)
-    assert result.settings["training_samples"] == 80
-    assert result.settings["held_out_samples"] == 20
