@@ -207,12 +207,9 @@ class Follower:
         assert out is not None
         axis %= x.dim()
         others = [a for a in range(x.dim()) if a != axis]
-        if any(self.atoms.varies(x, a) for a in others):
+        if any(self.atoms.varies(x, a) for a in others) and not self.atoms.varies(x, axis):
             return self._along_another(node, x, axis, weight, out)
-        columns = x
-        for a in others:
-            columns = columns.narrow(a, 0, 1)
-        columns = columns.reshape(-1)
+        columns = flat_along(self.atoms, x, others, f"{node.name} reads it at several places").reshape(-1)
         sides = (0, 1) if rows_first else (1, 0)
         rows = self.atoms.fresh(weight.shape[sides[0]])
         whole = self._mark_weight(weight, sides, rows, columns)
@@ -227,7 +224,7 @@ class Follower:
     def _along_another(self, node: Node, x: Tensor, axis: int, weight: Held | Moved, out: torch.Size) -> Tensor:
         """Pass on the units of other axes, which a product leaves alone; its own rows and columns stay."""
         reason = f"{node.name} works along an axis that holds no units"
-        first = flat_along(self.atoms, x, [axis], reason)
+        first = x.narrow(axis, 0, 1)
         self.found.unknown.setdefault(weight.name if isinstance(weight, Held) else weight.held.name, reason)
         labels = first.expand(out)
         self.found.count(labels, x.shape[axis] * weight.shape[2:].numel())

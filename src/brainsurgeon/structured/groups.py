@@ -100,7 +100,7 @@ def _left(followed: Followed, groups: tuple[Group, ...]) -> dict[str, str]:
             classes = set(followed.atoms.classes(product.rows).tolist())
             reasons = [followed.atoms.reason(one) for one in sorted(classes)]
             known = next((reason for reason in reasons if reason), None)
-            left[product.weight] = known or "its rows form one unit, or nothing reads them"
+            left[product.weight] = known or "its outputs are mixed or normalised as a whole"
     return left
 
 

@@ -53,7 +53,6 @@ ELEMENTWISE = (  # beside those that PyTorch marks as pointwise
     "celu",
     "elu",
     "rrelu",
-    "prelu",
     "softplus",
     "to",
     "_to_copy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,6 @@ from brainsurgeon.cost.macs import count_multiply_adds
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
-from brainsurgeon.network.names import listed
 from brainsurgeon.pruning.surgery import Surgery
 from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, concatenate, cut, regroup, tensors_of
 from brainsurgeon.structured.follow import Followed, follow
@@ -82,11 +82,11 @@ def prepare(surgery: Surgery, max_samples: int, batch: int) -> Prepared:
     found = find_groups(followed, model, surgery.weights.names, tied_names(model))
     groups, numbers, refused = try_out(model, call, found.groups, found.column_axis)
     refused = {writer: refused[g.name] for g in found.groups if g.name in refused for writer in g.writers}
-    left = {**found.left, **refused}
+    weights = dict(model.named_parameters())
+    left = {name: reason for name, reason in {**found.left, **refused}.items() if name in weights}
     _check_wanted(surgery, groups, left)
     single = call_of(loss, cut(batches[0], slice(batch)))
-    size, _ = count_multiply_adds(model, example_of(call), {})
-    weights = dict(model.named_parameters())
+    size, _ = count_multiply_adds(model, example_of(call, model), {})
     return Prepared(
         surgery,
         batches,
@@ -113,13 +113,14 @@ def read_batches(surgery: Surgery, count: int) -> list[Batch]:
     return list(regroup(read, TOKENS if tokens else IMAGES))
 
 
-def example_of(call: Call) -> Any:
-    """Return what a model is called with, as other rooms take it: by position, or by keyword."""
-    if call.args and call.kwargs:
-        raise BrainsurgeonError(
-            f"the loss calls the model by position and by keyword ({listed(call.kwargs)}): let it use one of them"
-        )
-    return dict(call.kwargs) if call.kwargs else call.args
+def example_of(call: Call, model: nn.Module) -> Any:
+    """Return what a model is called with, as other rooms take it: all by position, or all by keyword."""
+    if not call.args or not call.kwargs:
+        return dict(call.kwargs) if call.kwargs else call.args
+    bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
+    extra = [name for name, one in bound.signature.parameters.items() if one.kind is one.VAR_KEYWORD]
+    given = {name: value for name, value in bound.arguments.items() if name not in extra}
+    return {**given, **{name: value for k in extra for name, value in bound.arguments.get(k, {}).items()}}
 
 
 def _check_wanted(surgery: Surgery, groups: Iterable[Group], left: dict[str, str]) -> None:

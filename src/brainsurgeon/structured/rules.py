@@ -133,6 +133,15 @@ def _glu(follower: Follower, node: Node) -> Value:
     return follower.merge(list(x.chunk(2, axis)), "it gates what belongs to no unit")
 
 
+def _prelu(follower: Follower, node: Node) -> Value:
+    """Apply a slope to each channel, or one to all."""
+    x, slope = follower.labels(follower.argument(node, 0)), follower.labels(follower.argument(node, 1))
+    if slope.numel() > 1:
+        channels = flat_along(follower.atoms, x, [a for a in range(x.dim()) if a != 1], "its slopes are shared")
+        follower.atoms.unite(slope, channels.reshape(-1), "its slopes are shared")
+    return x
+
+
 def _pad(follower: Follower, node: Node) -> Value:
     x, pads, out = follower.labels(follower.argument(node, 0)), follower.argument(node, 1), follower.blank(node)
     assert isinstance(out, Tensor)
@@ -152,6 +161,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(ALONG, _along),
     **dict.fromkeys(("cat", "concat", "stack"), _joined),
     "glu": _glu,
+    "prelu": _prelu,
     "pad": _pad,
     "constant_pad_nd": _pad,
     "linear": layers.linear,

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from brainsurgeon.cost.latency import in_turn
 from brainsurgeon.cost.macs import count_multiply_adds
 from brainsurgeon.engine.layer.units import Reader, removal_cost, removal_order, swapped
+from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.modes import own_mode
-from brainsurgeon.network.names import unwrapped
+from brainsurgeon.network.names import listed, unwrapped
 from brainsurgeon.network.output_costs import output_costs
 from brainsurgeon.network.weights import Rule
 from brainsurgeon.pruning.finish import measured_loss
@@ -35,7 +36,7 @@ from brainsurgeon.structured.prepare import Prepared, example_of, prepare, sampl
 from brainsurgeon.structured.remove import Cuts, cuts_of, remove
 from brainsurgeon.structured.result import GroupRecord, ShrinkResult, kept_units
 from brainsurgeon.structured.settings import ShrinkSettings
-from brainsurgeon.structured.trial import numbers_after, stored_shapes
+from brainsurgeon.structured.trial import difference, numbers_after, stored_shapes
 
 COSTED = 256
 """Samples whose gradients at the layers' outputs say what an error there costs."""
@@ -159,6 +160,12 @@ def _choose(prepared: Prepared, examined: Examination, curves: list[Curve], sett
 
 def _smaller(prepared: Prepared, removed: list[Tensor], settings: ShrinkSettings) -> tuple[nn.Module, Cuts]:
     """Return the smaller network, its layers fitted to the outputs of the dense one."""
+    wrong = difference(prepared.model, prepared.call, prepared.groups, removed, prepared.numbers, prepared.axes)
+    if wrong is not None:
+        raise BrainsurgeonError(
+            f"removing the chosen units failed though a trial had not: {wrong}; exclude some of "
+            f"{listed(group.name for group in prepared.groups)}"
+        )
     kept = [int((~gone).sum()) for gone in removed]
     numbers = numbers_after(prepared.groups, prepared.numbers, kept)
     cuts = cuts_of(prepared.groups, removed, stored_shapes(prepared.model), numbers)
@@ -183,7 +190,7 @@ def _smaller(prepared: Prepared, removed: list[Tensor], settings: ShrinkSettings
 def _measured(small: nn.Module, prepared: Prepared, settings: ShrinkSettings) -> dict[str, Any]:
     """Run both networks: the losses, the multiply-adds, the parameters and the times."""
     dense, surgery = prepared.model, prepared.surgery
-    example, sample = example_of(prepared.call), list(first(prepared.batches, settings.reported))
+    example, sample = example_of(prepared.call, dense), list(first(prepared.batches, settings.reported))
     both = (dense, small)
     times = in_turn(both, example, settings.seconds) if settings.seconds else None
     losses = [measured_loss(one, surgery.loss, sample, surgery.device) for one in both]
