@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from brainsurgeon.engine.problem import Problem
     from brainsurgeon.files import Saved, load, load_masks, save, save_masks
     from brainsurgeon.network.evaluate import evaluate
+    from brainsurgeon.pruning.goal import Goal
     from brainsurgeon.pruning.methods import NAMES as METHOD_NAMES
     from brainsurgeon.pruning.one_shot import OneShot
     from brainsurgeon.pruning.prune import prune
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.staged.method import Staged
     from brainsurgeon.pruning.staged.schedule import Stages
     from brainsurgeon.pruning.surgery import Surgery
+    from brainsurgeon.pruning.sweep import Sweep, sweep
     from brainsurgeon.structured.result import ShrinkResult
     from brainsurgeon.structured.saved import load_shrunk
     from brainsurgeon.structured.shrink import shrink
@@ -38,6 +40,7 @@ __all__ = [
     "Event",
     "FinetuneResult",
     "FrozenZeros",
+    "Goal",
     "OneShot",
     "Problem",
     "Pruner",
@@ -48,6 +51,7 @@ __all__ = [
     "Staged",
     "Stages",
     "Surgery",
+    "Sweep",
     "__version__",
     "evaluate",
     "finetune",
@@ -60,11 +64,13 @@ __all__ = [
     "save_masks",
     "sensitivity",
     "shrink",
+    "sweep",
 ]
 
 _HOMES = {
     "FinetuneResult": ("training.finetune", "FinetuneResult"),
     "FrozenZeros": ("training.freeze", "FrozenZeros"),
+    "Goal": ("pruning.goal", "Goal"),
     "METHOD_NAMES": ("pruning.methods", "NAMES"),
     "Problem": ("engine.problem", "Problem"),
     "Pruner": ("training.pruner", "Pruner"),
@@ -76,6 +82,7 @@ _HOMES = {
     "Staged": ("pruning.staged.method", "Staged"),
     "Stages": ("pruning.staged.schedule", "Stages"),
     "Surgery": ("pruning.surgery", "Surgery"),
+    "Sweep": ("pruning.sweep", "Sweep"),
     "evaluate": ("network.evaluate", "evaluate"),
     "finetune": ("training.finetune", "finetune"),
     "freeze_zeros": ("training.freeze", "freeze_zeros"),
@@ -87,6 +94,7 @@ _HOMES = {
     "save_masks": ("files", "save_masks"),
     "shrink": ("structured.shrink", "shrink"),
     "sensitivity": ("pruning.sensitivity", "sensitivity"),
+    "sweep": ("pruning.sweep", "sweep"),
 }
 
 

@@ -108,11 +108,14 @@ def worth(
 
 def file_sizes(model: nn.Module, masks: Mapping[str, Tensor]) -> tuple[int, int]:
     """Return the bytes of the model's files, dense and compressed, by writing them."""
+    return file_size(model, masks, compressed=False), file_size(model, masks, compressed=True)
+
+
+def file_size(model: nn.Module, masks: Mapping[str, Tensor], compressed: bool) -> int:
+    """Return the bytes of the model's file, by writing it."""
     with tempfile.TemporaryDirectory() as folder:
-        files = [
-            save(model, Path(folder) / name, masks, compressed=name == "compressed") for name in ("d", "compressed")
-        ]
-        return tuple(next(file.glob("model*.safetensors")).stat().st_size for file in files)  # type: ignore[return-value]
+        file = save(model, Path(folder) / "model", masks, compressed=compressed)
+        return next(file.glob("model*.safetensors")).stat().st_size
 
 
 def _batch(example: Any) -> int:

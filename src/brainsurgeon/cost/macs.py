@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,12 +19,11 @@ from brainsurgeon.network.modes import modes_kept, plain_attention
 
 
 class _Counter(TorchDispatchMode):
-    """Count the operations that `torch.utils.flop_counter` knows; those with a pruned weight by its share kept."""
+    """Count the operations that `torch.utils.flop_counter` knows; `of` holds those with each of some weights."""
 
-    def __init__(self, kept: Mapping[int, float]):
+    def __init__(self, weights: Sequence[int]):
         super().__init__()
-        self._kept = kept
-        self.total, self.sparse = 0, 0.0
+        self.total, self.of = 0, dict.fromkeys(weights, 0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -37,21 +36,36 @@ class _Counter(TorchDispatchMode):
         output = func(*args, **kwargs)
         if packet in flop_registry:
             multiply_adds = flop_registry[packet](*args, **kwargs, out_val=output) // 2
-            shares = [self._kept.get(_memory(leaf), 1.0) for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
             self.total += multiply_adds
-            self.sparse += multiply_adds * min(shares, default=1.0)
+            leaves = {_memory(leaf) for leaf in tree_leaves(args) if isinstance(leaf, Tensor)}
+            if found := leaves & self.of.keys():
+                self.of[min(found)] += multiply_adds
         return output
 
 
 def count_multiply_adds(model: nn.Module, example: Any, masks: Mapping[str, Tensor]) -> tuple[int, int]:
     """Return the multiply-adds of one forward pass on the example, and those left without the pruned weights."""
-    kept = {_memory(model.get_parameter(name)): 1 - float(mask.float().mean()) for name, mask in masks.items()}
-    counter = _Counter(kept)
+    total, found = multiply_adds_by_weight(model, lambda: call(model, example), list(masks))
+    return total, multiply_adds_left(total, found, masks)
+
+
+def multiply_adds_by_weight(
+    model: nn.Module, run: Callable[[], Any], names: Sequence[str]
+) -> tuple[int, dict[str, int]]:
+    """Return the multiply-adds of what `run` does with a model in evaluation mode: all, and those with each weight."""
+    places = {name: _memory(model.get_parameter(name)) for name in names}
+    counter = _Counter(list(places.values()))
     # Attention by plain matrix products: its fused kernels on a CPU are opaque operations.
     plain = sdpa_kernel(SDPBackend.MATH)
     with modes_kept(model), torch.no_grad(), plain_attention(), plain, _without_onednn(), counter:
-        call(model.eval(), example)
-    return counter.total, round(counter.sparse)
+        model.eval()
+        run()
+    return counter.total, {name: counter.of[place] for name, place in places.items()}
+
+
+def multiply_adds_left(total: int, found: Mapping[str, int], masks: Mapping[str, Tensor]) -> int:
+    """Return the multiply-adds without those with a pruned weight."""
+    return round(total - sum(found[name] * float(mask.float().mean()) for name, mask in masks.items()))
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class _Measured:
 
     def add(self, answers: Answers, size: int) -> None:
         if self.names is None and self.function is None and not self.samples:
-            self.tallies = {name: Tally(METRICS[name]) for name in _suggested(answers)}
+            self.tallies = {name: Tally(METRICS[name]) for name in suggested(answers)}
         for name, tally in list(self.tallies.items()):
             try:
                 tally.add(*answers.arranged(tally.metric.kinds, name))
@@ -125,7 +125,7 @@ def named(found: Any) -> dict[str, float]:
         raise BrainsurgeonError(f"a score must return a number, or numbers by name, got {found!r}") from error
 
 
-def _suggested(answers: Answers) -> list[str]:
+def suggested(answers: Answers) -> list[str]:
     """Return the metrics that are usual for what the targets are known to be."""
     if answers.language:
         return ["perplexity"]

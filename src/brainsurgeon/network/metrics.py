@@ -34,13 +34,16 @@ CLASSES, LABELS, NUMBERS = "classes", "labels", "numbers"
 class Metric:
     """What a batch adds (outputs, targets → tensor), and the value of the sum; `joined` parts are put in line instead.
 
-    The value is not a number where the metric is undefined.
+    The value is not a number where the metric is undefined. `less` says that less of it is better; `scale` is its
+    value for perfect answers, and None where there is no such value or it is no yardstick.
     """
 
     kinds: tuple[str, ...]
     part: Callable[[Tensor, Tensor], Tensor]
     value: Callable[[Tensor], float]
     joined: bool = False
+    less: bool = False
+    scale: float | None = 1.0
 
 
 class Tally:
@@ -161,12 +164,12 @@ def _spearman(pairs: Tensor) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric((CLASSES, LABELS), _right, _share),
-    "top-5": Metric((CLASSES,), _among_five, _share),
+    "accuracy": Metric((CLASSES, LABELS), _right, _share, scale=100.0),
+    "top-5": Metric((CLASSES,), _among_five, _share, scale=100.0),
     "f1": Metric((LABELS, CLASSES), _outcomes_of_two, _mean_over_occurring(1.0)),
     "macro-f1": Metric((CLASSES, LABELS), _outcomes, _mean_over_occurring(1.0)),
     "iou": Metric((CLASSES, LABELS), _outcomes, _mean_over_occurring(0.0)),
-    "perplexity": Metric((CLASSES,), _surprise, _perplexity),
+    "perplexity": Metric((CLASSES,), _surprise, _perplexity, less=True, scale=None),
     "r2": Metric((NUMBERS,), _moments, _r2),
     "spearman": Metric((NUMBERS,), _in_line, _spearman, joined=True),
 }

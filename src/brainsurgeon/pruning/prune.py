@@ -15,10 +15,13 @@ import torch
 from torch import nn
 
 from brainsurgeon.engine.budget import exact_count
+from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.weights import Rule
+from brainsurgeon.pruning.goal import Goal
 from brainsurgeon.pruning.methods import Method, make_method
+from brainsurgeon.pruning.reach import reach
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.surgery import Surgery
 
@@ -35,6 +38,7 @@ def prune(
     budget: str | dict[str, float] = "global",
     seed: int = 0,
     device: str | torch.device | None = None,
+    goal: Goal | None = None,
     in_place: bool = False,
     progress: bool | None = None,
     callback: Callback | None = None,
@@ -59,6 +63,7 @@ def prune(
             the others; the first pattern that means a layer counts.
         seed: of all random draws: samples, buckets.
         device: where to work; by default where the model is.
+        goal: in place of a sparsity: what the network must keep, or where it must fit; the sparsity is found.
         in_place: change the model itself.
         progress: show bars; by default where there is a terminal.
         callback: called with an `Event` as the work goes on.
@@ -66,7 +71,10 @@ def prune(
             max_seconds=600; a name that the method does not have is refused.
     """
     chosen = make_method(method, settings)  # bad settings and a bad sparsity are refused before any work
-    if sparsity is not None or not isinstance(budget, dict):
+    if goal is not None and (sparsity is not None or not isinstance(goal, Goal)):
+        what = f"sparsity={sparsity!r} as well" if isinstance(goal, Goal) else f"goal={goal!r:.60}"
+        raise BrainsurgeonError(f"give a sparsity, or a goal as brainsurgeon.Goal(…), and not both; got {what}")
+    if goal is None and (sparsity is not None or not isinstance(budget, dict)):
         exact_count(sparsity, 1)  # type: ignore[arg-type]  # None is refused there
     surgery = Surgery(
         model,
@@ -79,4 +87,6 @@ def prune(
         progress=progress,
         callback=callback,
     )
+    if goal is not None:
+        return reach(surgery, goal, chosen, budget=budget, seed=surgery.seed, in_place=in_place)
     return surgery.prune(sparsity, chosen, budget=budget, in_place=in_place)

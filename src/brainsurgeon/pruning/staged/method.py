@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from brainsurgeon.engine.blocks import make_blocks
-from brainsurgeon.engine.budget import Share, as_budget
+from brainsurgeon.engine.budget import Budget, Share, as_budget
 from brainsurgeon.engine.problem import Selection, Update
 from brainsurgeon.engine.selection import WoodFisher
 from brainsurgeon.engine.update import Joint, Keep
@@ -23,7 +24,7 @@ from brainsurgeon.network.sample_loss import SampleLoss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import CURVATURES
 from brainsurgeon.pruning.judging import ENOUGH, affordable
-from brainsurgeon.pruning.outcome import Outcome, Task
+from brainsurgeon.pruning.outcome import Outcome, Start, Task
 from brainsurgeon.pruning.staged.descent import Descent
 from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.run import run_stages
@@ -109,11 +110,11 @@ class Staged:
         kinds = len(CURVATURES) if self.curvature == "auto" else 1
         pacing = Pacing(self.schedule, self.max_gradients, samples.size, kinds, len(losses))
         state = task.store.load() if task.store else None
-        state = state or State.begin(values, "gram" if self.curvature == "auto" else self.curvature)
+        budget = as_budget(task.shares, surgery.device)
+        state = state or self._first(surgery, values, task.start, budget)
         held = SampleLoss(surgery.batch_loss, surgery.weights, surgery.values, held_out, judging=1.0)
         before = held.at(surgery.values).loss()
         stage, train = self._parts(surgery, losses, samples, held_out, pacing, task, notes)
-        budget = as_budget(task.shares, surgery.device)
         state = run_stages(state, budget, stage, train, pacing, task.clock, task.store, notes)
         return Outcome(
             surgery.weights.unflatten(state.pruned),
@@ -129,6 +130,16 @@ class Staged:
             },
             notes=tuple(notes),
         )
+
+    def _first(self, surgery: Surgery, values: Tensor, start: Start | None, final: Budget) -> State:
+        """Return where the stages begin: at the dense network, or at a pruned one, as far as that has come."""
+        state = State.begin(values, "gram" if self.curvature == "auto" else self.curvature)
+        if start is None:
+            return state
+        pruned = torch.cat([start.masks[name].reshape(-1) for name in surgery.weights.names]).to(values.device)
+        reached = surgery.weights.flatten(start.model).to(values).masked_fill(pruned, 0.0)
+        progress = self.schedule.progress_at(int(pruned.sum()), final)
+        return replace(state, values=reached, pruned=pruned, progress=progress)
 
     def _losses(self, surgery: Surgery, probe: Any) -> dict[str, BatchLoss]:
         """Return the loss and, where the outputs can be compared, the distance from the dense ones, on one model."""

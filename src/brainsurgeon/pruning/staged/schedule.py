@@ -79,6 +79,14 @@ class Stages:
         """Return how many trainings come from a number on."""
         return self.total - number + 1 - len(self.examinations_from(number))
 
+    def progress_at(self, count: int, final: Budget) -> float:
+        """Return the least share of the stages after which so many weights are to be gone, in thousandths."""
+        low, high = 0, 1000
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.budget_at(middle / 1000, final).total >= count else (middle, high)
+        return high / 1000
+
     def budget_at(self, progress: float, final: Budget) -> Budget:
         """Return what is to be gone after a share of the stages, in each group of the final budget."""
         if progress >= 1:

@@ -1,0 +1,285 @@
+"""A path through sparsities: legs of one method, each of which goes on from a network that an earlier one gave.
+
+A sweep is a path whose sparsities are given; a goal is one that chooses the next by what the last came to. Methods that
+train go on from the weights and the mask of the leg before, with the dense network as their teacher, and all legs
+together take the sample gradients and the seconds that the method may take. One-shot methods share one examination of
+the dense network. All networks are judged on the same samples, which none of them was trained on.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from brainsurgeon.engine.budget import share_out
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import Event
+from brainsurgeon.events.clock import Clock, TimeUp
+from brainsurgeon.network.checks import BadSampleError, check_loss, check_suspects
+from brainsurgeon.network.compared import Scored, direction, drop, interval, scored, usual_metric
+from brainsurgeon.network.linear_maps import linear_maps
+from brainsurgeon.network.loss import output_loss
+from brainsurgeon.network.modes import own_mode
+from brainsurgeon.network.names import name_matches
+from brainsurgeon.pruning.auto.candidates import LARGE
+from brainsurgeon.pruning.auto.method import Auto
+from brainsurgeon.pruning.goal import name_of, needs_samples
+from brainsurgeon.pruning.gradual.method import Gradual, GradualRun
+from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.methods import Method, describe
+from brainsurgeon.pruning.outcome import Start, Task
+from brainsurgeon.pruning.result import PruningResult
+from brainsurgeon.pruning.staged.method import Staged
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size
+from brainsurgeon.samples.held_out import TrainingSamples
+
+if TYPE_CHECKING:
+    from brainsurgeon.pruning.surgery import Surgery
+
+
+class Keep(Protocol):
+    """Keeps the legs of a path, so that one that is killed goes on after the last that was finished."""
+
+    def load(self, number: int, sparsity: float) -> PruningResult | None:
+        """Return a leg that was kept."""
+
+    def save(self, number: int, result: PruningResult) -> None:
+        """Keep a leg."""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One network of a path, its number from 1, and what the metric is on the held-out samples, where it was asked."""
+
+    number: int
+    result: PruningResult
+    scored: Scored | None = None
+
+    @property
+    def sparsity(self) -> float:
+        """The share of the weights that was asked to go."""
+        return self.result.sparsity
+
+
+class Path:
+    """The legs of one method on one model.
+
+    `anchor` is the sparsity for which the learning rate of all legs is found. Without a metric nothing is judged, and
+    no sample is held out for it.
+    """
+
+    def __init__(
+        self,
+        surgery: Surgery,
+        method: Method,
+        *,
+        anchor: float,
+        budget: str | dict[str, float] = "global",
+        seed: int = 0,
+        metric: Any = None,
+        judged: bool = True,
+        validation: Any = None,
+        keep: Keep | None = None,
+    ):
+        self.surgery, self.asked, self.budget, self.seed, self.keep = surgery, method, budget, seed, keep
+        self.legs: list[Leg] = []
+        self.searched = 0
+        self._part, self.held_out = self._split(validation, judged)
+        self.method = self._on_path(method)
+        self.metric = self._metric(metric) if judged else None
+        self.dense = self._scored(surgery.batch_loss.model)
+        self._anchor = anchor
+        seconds = getattr(method, "max_seconds", None)
+        self._deadline = math.inf if seconds is None else time.monotonic() + seconds
+
+    def go(self, sparsity: float, start: Leg | None, share: float) -> Leg:
+        """Prune to a sparsity from a leg, or from the dense network, with a share of what is left of the effort."""
+        number = len(self.legs) + 1
+        result = self.keep.load(number, sparsity) if self.keep else None
+        if result is None:
+            result = self._prune(number, sparsity, start, share)
+            if self.keep:
+                self.keep.save(number, result)
+        else:
+            self.searched = result.settings["path"]["searched"]
+        leg = Leg(number, result, self._scored(result.model))
+        self.legs.append(leg)
+        told = {} if leg.scored is None else {name_of(self.metric): leg.scored.value}
+        self.surgery._callback(Event("legs", number, None, {"sparsity": sparsity, **told}))
+        return leg
+
+    @property
+    def gradients(self) -> int:
+        """The sample gradients that were taken so far."""
+        return self.searched + sum(int(leg.result.settings.get("sample_gradients", 0)) for leg in self.legs)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._deadline
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that the metric is measured on."""
+        return sum(map(batch_size, self.held_out))
+
+    @property
+    def trains(self) -> bool:
+        """Whether a leg goes on from the one before."""
+        return isinstance(self.method, Gradual | Staged)
+
+    def loss_at_least(self, leg: Leg) -> float:
+        """Return the lower end of the interval of a leg's drop."""
+        assert self.dense is not None
+        assert leg.scored is not None
+        found = interval(self.dense, leg.scored, *direction(self.metric), torch.Generator().manual_seed(self.seed))
+        return math.inf if found is None else found[0]
+
+    def lost(self, leg: Leg) -> float:
+        """Return the drop of the metric from the dense network to a leg's."""
+        assert self.dense is not None
+        assert leg.scored is not None
+        return drop(self.dense.value, leg.scored.value, *direction(self.metric))
+
+    def judgement(self, leg: Leg) -> dict[str, Any]:
+        """Return what the held-out samples say of a leg, with the interval of the drop, as plain values."""
+        if self.dense is None or leg.scored is None:
+            return {}
+        generator = torch.Generator().manual_seed(self.seed)
+        return {
+            "metric": name_of(self.metric),
+            "dense": self.dense.value,
+            "value": leg.scored.value,
+            "drop": self.lost(leg),
+            "interval": interval(self.dense, leg.scored, *direction(self.metric), generator),
+            "held_out_samples": self.samples if needs_samples(self.metric) else None,
+        }
+
+    def seconds(self) -> dict[str, float]:
+        """Return where the time of all legs went."""
+        found: dict[str, float] = {}
+        for leg in self.legs:
+            for name, seconds in leg.result.seconds.items():
+                found[name] = found.get(name, 0.0) + seconds
+        return found
+
+    def _split(self, validation: Any, judged: bool) -> tuple[Surgery, list[Batch]]:
+        """Return the surgery of the legs, on what they may see, and the samples that they are judged on."""
+        part, data = copy.copy(self.surgery), self.surgery.data
+        generator = torch.Generator().manual_seed(self.seed)
+        if validation is not None:
+            return part, list(as_batches(validation, generator))
+        if data is None or not judged:
+            return part, []
+        # Other methods mean calibration samples by that name, or have none.
+        limit = self.asked.max_samples if isinstance(self.asked, Gradual | Staged | Auto) else None
+        samples = TrainingSamples(data, self.seed, self.surgery.device, limit)
+        try:
+            check_suspects(self.surgery.batch_loss, samples.everything())
+        except BadSampleError as error:
+            raise error.located(self.surgery._given) from error
+        part.data, part._examined = samples.training(), {}
+        return part, samples.held_out()
+
+    def _on_path(self, method: Method) -> Method:
+        if not isinstance(method, Auto) or self.surgery.data is None:
+            return method
+        probe = next(iter(self.held_out), None)
+        if probe is None:
+            probe = next(as_batches(self.surgery.data, torch.Generator().manual_seed(self.seed)))
+        return trained(method, self.surgery, probe)
+
+    def _metric(self, metric: Any) -> Any:
+        if metric is not None and not needs_samples(metric):
+            return metric
+        if not self.held_out:
+            raise BrainsurgeonError(
+                "there are no samples to measure the metric on: give data, of which a part is held out, or a "
+                "validation set"
+            )
+        check_loss(self.surgery.batch_loss, self.held_out[0])
+        return metric or usual_metric(self.surgery.batch_loss.model, self.held_out[0], self.surgery.loss)
+
+    def _scored(self, model: torch.nn.Module) -> Scored | None:
+        if self.metric is None:
+            return None
+        home = next(model.parameters()).device
+        found = scored(model.to(self.surgery.device), self.held_out, self.metric, self.surgery.loss)
+        model.to(home)
+        return found
+
+    def _prune(self, number: int, sparsity: float, start: Leg | None, share: float) -> PruningResult:
+        method = self.method
+        if isinstance(method, Gradual) and method.learning_rate is None:
+            method = dataclasses.replace(method, learning_rate=self._rate(method, start))
+        begin = None if start is None else Start(start.result.model, start.result.masks, number)
+        method = self._shared(method, share)
+        found = self._part.prune(sparsity, method, budget=self.budget, seed=self.seed, start=begin)
+        record = {"leg": number, "from": 0.0 if start is None else start.sparsity, "searched": self.searched}
+        settings = found.settings | {"method": describe(self.asked), "path": record}
+        return dataclasses.replace(found, method=self.asked.name, settings=settings)
+
+    def _shared(self, method: Method, share: float) -> Method:
+        """Return the method with a share of the gradients and seconds that are left."""
+        known = {field.name for field in dataclasses.fields(method)}
+        changes: dict[str, Any] = {}
+        if isinstance(method, Gradual | Staged):
+            changes["max_gradients"] = max(1, int((method.max_gradients - self.gradients) * share))
+        if self._deadline < math.inf and "max_seconds" in known:
+            changes["max_seconds"] = max(1e-3, (self._deadline - time.monotonic()) * share)
+        return dataclasses.replace(method, **changes)
+
+    def _rate(self, method: Gradual, start: Leg | None) -> float | None:
+        """Return the learning rate of a leg: that of the leg it goes on from, else what is best at the anchor.
+
+        A later leg from the dense network finds its own: the one at the anchor has failed, or was for another sparsity.
+        """
+        if start is not None:
+            return float(start.result.settings["learning_rate"])
+        if self.legs:
+            return None
+        rate, self.searched = self._find_rate(method)
+        return rate
+
+    def _find_rate(self, method: Gradual) -> tuple[float | None, int]:
+        """Return the learning rate that is best at the anchor, from the dense network, and what finding it took."""
+        parts = [(layer.name, layer.offset, layer.size) for layer in self._part.weights.layers]
+        shares = share_out(self.budget, self._anchor, parts, name_matches)
+        left = self._deadline - time.monotonic()
+        clock = Clock(self._part.device, self.surgery._callback, None if left == math.inf else 0.25 * left)
+        task = Task(self._part.original, shares, self.seed, clock.notify, clock)
+        with own_mode(), clock.running():
+            run = None
+            try:
+                run = GradualRun(method, self._part, task)
+                return run.find_rate(), run.gradients
+            except TimeUp:  # then every leg takes what is usual
+                return None, 0 if run is None else run.gradients
+
+
+def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
+    """Return what an `Auto` goes along a path with: the candidate that trains, or itself where none of them does."""
+    if not method.gradients:
+        return method
+    limits: dict[str, Any] = {"max_gradients": method.gradients, "max_seconds": method.max_seconds}
+    limits["max_samples"] = method.max_samples
+    if output_loss(surgery.loss, surgery.batch_loss.model, probe) is None:
+        return Staged(name=method.name, **limits)
+    large = surgery.weights.size >= LARGE and linear_maps(surgery.original, surgery.weights.names)
+    first_cut = Layerwise() if large else None
+    return Gradual(method.name, first_cut=first_cut, repair=method.repair, augment=method.augment, **limits)
+
+
+def shares_of(sparsities: Sequence[float]) -> list[float]:
+    """Return the share of what is left that each leg of a sweep takes: by how much the kept weights shrink."""
+    kept = [1.0, *(1 - sparsity for sparsity in sparsities)]
+    steps = [math.log(a / b) for a, b in pairwise(kept)]
+    return [step / sum(steps[number:]) for number, step in enumerate(steps)]

@@ -1,0 +1,158 @@
+"""Legs that go on from one another, share what the run may cost, and never see the samples they are judged on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from trained import accuracy, rings, trained
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.auto.method import Auto
+from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.methods import Method, make_method
+from brainsurgeon.pruning.path import Path, shares_of
+from brainsurgeon.pruning.path import trained as on_path
+from brainsurgeon.pruning.result import PruningResult
+from brainsurgeon.pruning.staged.method import Staged
+from brainsurgeon.pruning.staged.schedule import Stages
+from brainsurgeon.pruning.surgery import Surgery
+
+SPARSITIES = (0.5, 0.7, 0.8)
+
+
+@dataclass
+class Kept:
+    """Keeps legs in memory; ends the run before leg number `kill`."""
+
+    kill: int = 100
+    legs: dict[int, PruningResult] = field(default_factory=dict)
+
+    def load(self, number: int, sparsity: float) -> PruningResult | None:
+        return self.legs.get(number)
+
+    def save(self, number: int, result: PruningResult) -> None:
+        self.legs[number] = result
+        if number + 1 == self.kill:
+            raise KeyboardInterrupt
+
+
+def walk(method: Method, **settings: Any) -> Path:
+    surgery = Surgery(trained(), rings(0), progress=False)
+    path = Path(surgery, method, anchor=0.8, **settings)
+    leg = None
+    for sparsity, share in zip(SPARSITIES, shares_of(SPARSITIES), strict=True):
+        leg = path.go(sparsity, leg, share)
+    return path
+
+
+@pytest.fixture(scope="module")
+def gradual() -> Path:
+    return walk(Gradual(max_gradients=12_000))
+
+
+def test_the_counts_of_every_leg_are_exact(gradual: Path) -> None:
+    assert [leg.result.pruned for leg in gradual.legs] == [176, 247, 282]  # ⌈r · 352⌉
+    for leg in gradual.legs:
+        zeros = sum(int((leg.result.model.get_parameter(name) == 0).sum()) for name in leg.result.masks)
+        assert zeros >= leg.result.pruned
+
+
+def test_a_leg_of_gradual_keeps_what_is_gone(gradual: Path) -> None:
+    for before, after in pairwise(gradual.legs):
+        assert all(bool(after.result.masks[name][mask].all()) for name, mask in before.result.masks.items())
+
+
+def test_all_legs_together_take_what_one_run_may(gradual: Path) -> None:
+    assert 0 < gradual.searched < gradual.gradients <= 12_000
+    assert gradual.gradients > 11_500
+    assert len({leg.result.settings["learning_rate"] for leg in gradual.legs}) == 1
+
+
+def test_the_metric_is_of_samples_that_no_leg_sees(gradual: Path) -> None:
+    inputs, _ = rings(0)
+    held = torch.cat([batch[0] for batch in gradual.held_out])
+    seen = gradual._part.data[0]
+    assert len(held) == gradual.samples == 300
+    assert sorted(map(tuple, torch.cat([held, seen]).tolist())) == sorted(map(tuple, inputs.tolist()))
+    last = gradual.legs[-1]
+    assert last.scored is not None
+    assert last.scored.value == pytest.approx(
+        accuracy(last.result.model, (held, torch.cat([batch[1] for batch in gradual.held_out])))
+    )
+    said = gradual.judgement(last)
+    assert said["held_out_samples"] == 300
+    assert said["drop"] == pytest.approx((said["dense"] - said["value"]) / 100)
+    assert said["interval"][0] < said["drop"] < said["interval"][1]
+
+
+def test_the_dense_model_and_the_callers_are_left_alone(gradual: Path) -> None:
+    for name, value in trained().state_dict().items():
+        assert torch.equal(gradual.surgery.original.state_dict()[name], value)
+
+
+def test_a_killed_path_goes_on_to_the_same_network(gradual: Path) -> None:
+    kept = Kept(kill=3)
+    with pytest.raises(KeyboardInterrupt):
+        walk(Gradual(max_gradients=12_000), keep=kept)
+    again = walk(Gradual(max_gradients=12_000), keep=Kept(legs=kept.legs))
+    assert sorted(kept.legs) == [1, 2, 3]
+    for name, value in gradual.legs[-1].result.model.state_dict().items():
+        assert torch.equal(again.legs[-1].result.model.state_dict()[name], value)
+    assert again.gradients == gradual.gradients
+
+
+def test_a_one_shot_path_examines_once_and_prunes_the_dense_network() -> None:
+    path = walk(make_method("wf", {"num_gradients": 50}))
+    assert len(path._part._examined) == 1
+    alone = path._part.prune(0.8, make_method("wf", {"num_gradients": 50}))
+    for name, mask in alone.masks.items():
+        assert torch.equal(path.legs[-1].result.masks[name], mask)
+
+
+def test_a_staged_path_goes_on_from_the_leg_before() -> None:
+    path = walk(Staged(name="staged", schedule=Stages(2, refits=1, trainings=1), max_gradients=3000))
+    assert [leg.result.pruned for leg in path.legs] == [176, 247, 282]
+    assert path.gradients <= 3000
+    gone = torch.cat([mask.reshape(-1) for mask in path.legs[0].result.masks.values()])
+    later = torch.cat([mask.reshape(-1) for mask in path.legs[-1].result.masks.values()])
+    assert int((gone & later).sum()) == int(gone.sum())
+
+
+def test_what_auto_goes_along_with() -> None:
+    surgery, probe = Surgery(trained(), rings(0)), rings(0)
+    found = on_path(Auto(max_gradients=5000, repair="weights", max_seconds=9.0), surgery, probe)
+    assert found == Gradual("auto", max_gradients=5000, repair="weights", max_seconds=9.0)
+    quick = Auto(effort="quick")
+    assert on_path(quick, surgery, probe) is quick
+    of_batches = Surgery(trained(), rings(0), lambda model, batch: model(batch[0]).square().mean())
+    assert isinstance(on_path(Auto(), of_batches, probe), Staged)
+
+
+def test_the_shares_of_a_sweep_leave_nothing_over() -> None:
+    left, taken = 1.0, []
+    for share in shares_of([0.5, 0.75, 0.875]):
+        taken.append(left * share)
+        left -= taken[-1]
+    assert taken == pytest.approx([1 / 3] * 3)
+    assert left == pytest.approx(0)
+
+
+def test_a_metric_needs_samples_to_be_measured_on() -> None:
+    with pytest.raises(BrainsurgeonError, match="no samples to measure"):
+        Path(Surgery(trained(), None), make_method("mp"), anchor=0.5)
+    judged = Path(Surgery(trained(), None), make_method("mp"), anchor=0.5, validation=rings(1, 100))
+    assert judged.samples == 100
+    assert judged.go(0.5, None, 1.0).scored is not None
+
+
+def test_limits_of_time_are_shared() -> None:
+    path = Path(Surgery(trained(), rings(0), progress=False), Gradual(max_seconds=1000.0), anchor=0.5)
+    shared = path._shared(path.method, 0.25)
+    assert isinstance(shared, Gradual)
+    assert shared.max_seconds == pytest.approx(250, rel=0.01)
+    assert path._shared(Layerwise(), 0.25) == Layerwise()

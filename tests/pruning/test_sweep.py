@@ -1,0 +1,66 @@
+"""Networks of several sparsities from one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trained import rings, trained
+
+import brainsurgeon
+from brainsurgeon.errors import BrainsurgeonError
+
+
+@pytest.fixture(scope="module")
+def swept() -> brainsurgeon.Sweep:
+    return brainsurgeon.sweep(trained(), rings(0), [0.8, 0.5, 0.9], "gradual", max_gradients=15_000, progress=False)
+
+
+def test_a_network_for_each_sparsity_for_the_gradients_of_one(swept: brainsurgeon.Sweep) -> None:
+    assert [result.sparsity for result in swept.results] == [0.5, 0.8, 0.9]
+    assert [result.pruned for result in swept.results] == [176, 282, 317]
+    searched = swept.results[0].settings["path"]["searched"]
+    assert sum(result.settings["sample_gradients"] for result in swept.results) + searched <= 15_000
+    assert [result.settings["path"]["from"] for result in swept.results] == [0.0, 0.5, 0.8]
+    assert all(result.settings["path"]["held_out_samples"] == 300 for result in swept.results)
+
+
+def test_its_table(swept: brainsurgeon.Sweep) -> None:
+    lines = swept.table().splitlines()
+    assert lines[0].startswith("on 300 held-out samples, dense accuracy ")
+    assert [line.split()[:2] for line in lines[2:]] == [["0.5", "176"], ["0.8", "70"], ["0.9", "35"]]
+    assert all("%" in line for line in lines[2:])
+
+
+def test_no_network_of_the_pareto_set_is_equalled_by_a_sparser_one() -> None:
+    def result(sparsity: float, drop: float) -> Any:
+        settings = {"path": {"drop": drop}}
+        return brainsurgeon.PruningResult(torch.nn.Linear(1, 1), {}, (), sparsity, "mp", None, None, None, {}, settings)
+
+    every = tuple(result(*pair) for pair in ((0.5, 0.01), (0.6, 0.0), (0.7, 0.02), (0.8, 0.02), (0.9, 0.3)))
+    kept = brainsurgeon.Sweep(every).pareto()
+    assert [one.sparsity for one in kept] == [0.6, 0.8, 0.9]
+
+
+def test_a_saved_sweep_is_folders_and_an_index(swept: brainsurgeon.Sweep, tmp_path: Path) -> None:
+    folder = swept.save(tmp_path / "swept")
+    index = json.loads((folder / "sweep.json").read_text())
+    assert [row["folder"] for row in index["networks"]] == ["gradual@0.5", "gradual@0.8", "gradual@0.9"]
+    for row, result in zip(index["networks"], swept.results, strict=True):
+        loaded = brainsurgeon.PruningResult.load(folder / row["folder"], trained())
+        assert loaded.pruned == row["pruned"] == result.pruned
+
+
+@pytest.mark.parametrize("sparsities", [[], 0.5, "0.5", [0.5, 1.0], [0.5, "many"]])
+def test_sparsities_that_are_none(sparsities: Any) -> None:
+    with pytest.raises(BrainsurgeonError):
+        brainsurgeon.sweep(trained(), rings(0), sparsities, "mp")
+
+
+def test_without_data_there_is_a_table_without_a_metric() -> None:
+    found = brainsurgeon.sweep(trained(), None, [0.5, 0.9], "mp")
+    assert [line.split() for line in found.table().splitlines()[1:]] == [["0.5", "176", "–"], ["0.9", "35", "–"]]
+    assert len(found.pareto()) == 1
