@@ -207,3 +207,23 @@ def test_moments_lie_where_the_model_lies(device: str) -> None:
     found = moments_of(module.to(device), [x.to(device)])["weight"]
     assert found.matrix.device.type == device
     torch.testing.assert_close(found.matrix.cpu(), moments_of(module.cpu(), [x])["weight"].matrix)
+
+
+def test_a_constant_input_gives_means_and_some_columns_stand_for_all() -> None:
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(3 * 36, 2))
+    x = torch.randn(40, 2, 8, 8, generator=generator) + 1.0
+    loss, batches = BatchLoss(model.eval(), "mse"), [(x, torch.zeros(40, 2))]
+    weights = find_weights(model, "0.weight")
+    whole = collect_moments(loss, weights, batches)["0.weight"]
+    more = collect_moments(loss, weights, batches, constant=True)["0.weight"]
+    torch.testing.assert_close(more.matrix[:, :-1, :-1], whole.matrix)
+    assert more.matrix[0, -1, -1] == 36  # of one sample, as many columns as positions
+    patches = nn.functional.unfold(x, 3)
+    torch.testing.assert_close(more.matrix[0, -1, :-1] / 36, patches.mean((0, 2)).double(), rtol=1e-4, atol=1e-4)
+    some = collect_moments(loss, weights, batches, constant=True, most=1000)["0.weight"]
+    assert some.columns == 1000
+    torch.testing.assert_close(some.matrix / some.matrix[0, -1, -1], more.matrix / 36, rtol=0.3, atol=0.1)
+    cross = collect_cross_moments(loss, loss, weights.layers[0], batches, constant=True, most=1000)
+    torch.testing.assert_close(cross.cross, cross.matrix)
+    torch.testing.assert_close(cross.matrix, some.matrix)

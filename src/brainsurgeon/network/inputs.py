@@ -44,11 +44,16 @@ class CrossMoments(Moments):
 
 
 def collect_moments(
-    batch_loss: BatchLoss, weights: PrunableWeights, batches: Iterable[Batch], constant: bool = False
+    batch_loss: BatchLoss,
+    weights: PrunableWeights,
+    batches: Iterable[Batch],
+    constant: bool = False,
+    most: int | None = None,
 ) -> dict[str, Moments]:
     """Return the mean A of the inputs of every layer that is a plain linear map of them, by parameter name.
 
-    With `constant` one input more is 1 always: what it weighs is a bias.
+    With `constant` one input more is 1 always: what it weighs is a bias. `most` is how many columns of a batch are
+    looked at, drawn from all of its samples and positions.
 
     Linear layers and convolutions (grouped and depthwise too) are; a layer missing from the answer is of another kind
     (embeddings, recurrent or packed weights, transposed convolutions).
@@ -61,7 +66,7 @@ def collect_moments(
         reader = reader_of(module, layer)
         if reader is not None:
             readers[layer.name] = reader
-            add = partial(_add, totals, columns, layer.name, reader, constant)
+            add = partial(_add, totals, columns, layer.name, reader, constant, most)
             hooks.append(module.register_forward_pre_hook(add, with_kwargs=True))
     samples = 0
     try:
@@ -100,18 +105,24 @@ def order_of_calls(batch_loss: BatchLoss, weights: PrunableWeights, batch: Batch
 
 
 def collect_cross_moments(
-    live: BatchLoss, dense: BatchLoss, layer: Layer, batches: Iterable[Batch], calls: int = 1, constant: bool = False
+    live: BatchLoss,
+    dense: BatchLoss,
+    layer: Layer,
+    batches: Iterable[Batch],
+    calls: int = 1,
+    constant: bool = False,
+    most: int | None = None,
 ) -> CrossMoments:
     """Return the moments of a layer's inputs in the live network, alone and with those in the dense network.
 
-    The live network may be smaller. With `constant` one input more is 1 always.
+    The live network may be smaller. With `constant` one input more is 1 always; `most` is how many columns of a batch
+    are looked at.
     """
     own, cross, columns, samples = torch.zeros(()), torch.zeros(()), 0, 0
     for batch in batches:
         pulse()
         for x, trained in zip(*(_inputs(loss, layer, batch, calls) for loss in (live, dense)), strict=True):
-            if constant:
-                x, trained = _with_constant(x), _with_constant(trained)
+            x, trained = (_looked_at(each, constant, most) for each in (x, trained))
             own = own.to(x.device) + torch.bmm(x, x.transpose(1, 2)).double()
             cross = cross.to(x.device) + torch.bmm(trained, x.transpose(1, 2)).double()
             columns += x.shape[2]
@@ -164,19 +175,24 @@ def _add(
     name: str,
     reader: Rows,
     constant: bool,
+    most: int | None,
     module: nn.Module,
     inputs: tuple[Tensor, ...],
     named: dict[str, Tensor],
 ) -> None:
     x = read_input(reader, inputs, named)
-    x = _with_constant(x) if constant else x
+    x = _looked_at(x, constant, most)
     moments = torch.bmm(x, x.transpose(1, 2)).double()
     totals[name] = totals[name] + moments if name in totals else moments
     columns[name] = columns.get(name, 0) + x.shape[2]
 
 
-def _with_constant(x: Tensor) -> Tensor:
-    return torch.cat([x, x.new_ones(x.shape[0], 1, x.shape[2])], 1)
+def _looked_at(x: Tensor, constant: bool, most: int | None) -> Tensor:
+    """Return some of the columns, the same for every tensor with as many, and a row of ones."""
+    if most is not None and x.shape[2] > most:
+        order = torch.randperm(x.shape[2], generator=torch.Generator().manual_seed(0))
+        x = x[:, :, order[:most].to(x.device)]
+    return torch.cat([x, x.new_ones(x.shape[0], 1, x.shape[2])], 1) if constant else x
 
 
 def reader_of(module: nn.Module, layer: Layer) -> Rows | None:

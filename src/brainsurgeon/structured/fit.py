@@ -17,6 +17,9 @@ from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.structured.groups import Group
 from brainsurgeon.structured.remove import Cuts
 
+COLUMNS = 4096
+"""Columns of a batch that moments are taken of: neighbouring positions tell little that is new."""
+
 
 @dataclass(frozen=True)
 class Examination:
@@ -60,7 +63,7 @@ def damped(moments: Moments, damping: float, inputs: int) -> Tensor:
 
 def examine_readers(loss: BatchLoss, layers: Mapping[str, LinearMap], batches: Sequence[Batch]) -> dict[str, Moments]:
     """Return the moments of what goes into each layer, with a constant input at the end; one pass."""
-    return collect_moments(loss, _only(layers), batches, constant=True)
+    return collect_moments(loss, _only(layers), batches, constant=True, most=COLUMNS)
 
 
 def _only(layers: Mapping[str, LinearMap]) -> PrunableWeights:
@@ -87,7 +90,7 @@ def fit_again(
     """
     for layer, calls in order_of_calls(small, _only(layers), batches[0]).items():
         own, trained = layers[layer.name], of_dense[layer.name]
-        moments = collect_cross_moments(small, dense, layer, batches, calls, constant=True)
+        moments = collect_cross_moments(small, dense, layer, batches, calls, constant=True, most=COLUMNS)
         rows, target = (one.rows(one.weight.detach())[0].double() for one in (own, trained))
         axis = 1 if own.transposed else 0
         kept = cuts.kept.get((layer.name, axis))

@@ -38,7 +38,7 @@ from brainsurgeon.structured.result import GroupRecord, ShrinkResult, kept_units
 from brainsurgeon.structured.settings import ShrinkSettings
 from brainsurgeon.structured.trial import difference, numbers_after, stored_shapes
 
-COSTED = 256
+COSTED = 128
 """Samples whose gradients at the layers' outputs say what an error there costs."""
 
 
