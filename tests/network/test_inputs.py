@@ -10,7 +10,7 @@ from cases import CASES, SAMPLES, Case, every_case, every_device, seeded
 from torch import Tensor, nn
 from toys import Conv1D
 
-from brainsurgeon.network.inputs import Moments, collect_moments
+from brainsurgeon.network.inputs import Moments, collect_cross_moments, collect_moments
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.samples.batches import cut
