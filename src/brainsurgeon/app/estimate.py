@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
 
 from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.target import Target
 from brainsurgeon.engine.selection.recentred_search import LEAST_STEPS, MOST_STEPS
 from brainsurgeon.engine.update.scaled import SCALES
-from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss
+from brainsurgeon.network.footprint import samples_in
 from brainsurgeon.network.gradients import collect_gradients
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.match import Match
@@ -68,16 +65,16 @@ def estimate_seconds(
         batch = _median_time(lambda: loss(batches[0]), device) * BATCH / batch_size(batches[0])
     sample = SampleLoss(loss, weights, weights.flatten(loss.model), batches)
     if shot:
-        available = _samples_in(target.data) // settings.gradient_batch
+        available = samples_in(target.data) // settings.gradient_batch
         found["gradients"] += row * min(settings.num_gradients, available)
     for name, method in methods.items():
         if isinstance(method, Staged):
-            taken = min(method.max_gradients, _samples_in(target.data) * method.schedule.total)
+            taken = min(method.max_gradients, samples_in(target.data) * method.schedule.total)
             found["gradients"] += row / settings.gradient_batch * taken * len(recipe.sparsities)
         elif isinstance(method, Gradual):
             found["gradients"] += row / settings.gradient_batch * method.max_gradients * len(recipe.sparsities)
         elif isinstance(method, OneShot) and (
-            evaluated := _evaluated(method, _samples_in(target.data), sample.flops_per_batch())
+            evaluated := _evaluated(method, samples_in(target.data), sample.flops_per_batch())
         ):
             found[name] = ALGEBRA * evaluated * batch * len(recipe.sparsities)
     return found
@@ -106,17 +103,6 @@ def _time_of_gradients(
     rows = min(settings.num_gradients, sum(map(batch_size, batches)) // settings.gradient_batch)
     first, again = collect(rows), collect(rows)
     return max(first - again, 0.0), again / rows
-
-
-def _samples_in(data: Any) -> float:
-    """Return how many samples the data holds, infinity where it does not say."""
-    data = data.dataset if isinstance(data, DataLoader) else data
-    if isinstance(data, Dataset):
-        return len(data) if hasattr(data, "__len__") else math.inf
-    try:
-        return batch_size(data)
-    except (BrainsurgeonError, TypeError):  # batches in an iterable
-        return math.inf
 
 
 def _first_round(candidates: int, judging: int, flops: float) -> int:

@@ -15,11 +15,12 @@ from brainsurgeon.engine.budget import as_budget, share_out
 from brainsurgeon.network.memory import DoesNotFitError, available_bytes, check_device
 from brainsurgeon.network.names import name_matches
 from brainsurgeon.network.weights import PrunableWeights, find_weights
-from brainsurgeon.pruning.memory import check_memory, memory_needs
+from brainsurgeon.pruning.fitting import check_memory, needs_of
 from brainsurgeon.pruning.methods import Method
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.stage import COLUMNS_PER_ROW, rows_for
+from brainsurgeon.pruning.surgery import Surgery
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
     weights = find_weights(target.model, common["include"], common["exclude"])
     device = check_device(recipe.device or target.model.get_parameter(weights.names[0]).device)
     methods = recipe.make_methods()
-    model_bytes = sum(tensor.nbytes for tensor in target.model.state_dict().values())
-    needs = [memory_needs(method, weights, model_bytes) for method in methods.values()]
+    surgery = Surgery(target.model, target.data, target.loss, **common, progress=False)
+    needs = [needs_of(method, surgery) for method in methods.values()]
     problem = ""
     try:
         for method in methods.values():
-            check_memory(method, weights, model_bytes, device)
+            check_memory(method, weights, surgery.model_bytes, device, surgery.footprint)
     except DoesNotFitError as error:
         problem = str(error)
     curvature = any(method.uses_curvature for method in methods.values())

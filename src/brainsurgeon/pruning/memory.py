@@ -1,55 +1,128 @@
-"""What a method needs of memory, part by part: said before the work starts, with the setting that would fit."""
+"""What a method needs of memory, part by part, beside the model and the data that are there already.
+
+One estimate for the library, for `inspect` and for the checks of a run; `experiments/memory.py` holds it against the
+peaks of processes.
+"""
 
 from __future__ import annotations
 
-import bisect
 import math
-from dataclasses import replace
-from typing import Any
 
 import torch
 
 from brainsurgeon.engine.blocks import make_blocks
-from brainsurgeon.network.memory import GIB, DoesNotFitError, available_bytes
+from brainsurgeon.engine.layer.least_squares import PIECE_BYTES
+from brainsurgeon.engine.layer.swaps import CANDIDATES
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.footprint import Footprint
 from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.auto.candidates import MOST_ENTRIES, ROWS, SMALL
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
-from brainsurgeon.pruning.layerwise.method import Layerwise
-from brainsurgeon.pruning.methods import Method
+from brainsurgeon.pruning.layerwise.method import IMAGES, Layerwise
+from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
+from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.stage import COLUMNS_PER_ROW, HOPELESS, rows_for
+from brainsurgeon.pruning.staged.state import State
+from brainsurgeon.samples.held_out import MOST_READ
 
-COPIES = 3
-"""Of the model: the user's, the one under examination, the pruned one."""
-VECTORS = 60 * 9
-"""Bytes a weight for masks and vectors: the draws of Algorithm 2 and their costs above all."""
-STAGED_VECTORS = 40 * 8
-"""The same in stages: the places where a stage may end."""
+TORCH = 32 << 20
+"""Of torch itself: code that is read in, threads, the buffers of its products."""
+VECTORS, PLAIN_VECTORS, STAGED_VECTORS = 60 * 9, 4 * 9, 40 * 8
+"""Bytes a weight for masks and vectors: the draws of Algorithm 2 above all; of magnitude; the ends of a stage."""
+SWAPPED = 10
+"""Arrays of the swaps of a layer, each with so many copies of its rows as there are candidates."""
+BATCH, TRAINED = 32, 64
+"""Samples of a pass, and of a training step."""
 
 
-def memory_needs(method: Method, weights: PrunableWeights, model_bytes: int) -> dict[str, int]:
+def memory_needs(
+    method: Method, weights: PrunableWeights, model_bytes: int, sample: Footprint | None = None
+) -> dict[str, int]:
     """Return the bytes that a method takes, part by part."""
-    copies = {"copies of the model": COPIES * model_bytes}
-    if not method.uses_curvature:
-        return copies | {"masks and vectors": 4 * 9 * weights.size}
+    sample = sample or Footprint()
+    if isinstance(method, Auto):
+        return _auto(method, weights, model_bytes, sample)
     if isinstance(method, OneShot):
-        gradients = _fisher(weights, method.num_gradients, method.dtype, method.blocks)
-        return gradients | {"masks and vectors": VECTORS * weights.size} | copies
-    if isinstance(method, Layerwise):
-        widest = max(math.prod(layer.shape[1:]) for layer in weights.layers)
-        largest = max(layer.size for layer in weights.layers)
-        return {"copies of the model": 2 * model_bytes, "moments": 6 * 8 * widest**2, "one layer": 12 * 4 * largest}
-    if isinstance(method, Gradual | Auto):
-        return {"copies of the model": 4 * model_bytes, "training": 8 * 4 * weights.size}
-    parts = {"masks and vectors": STAGED_VECTORS * weights.size} | copies
-    if method.curvature != "gram":
-        rows = rows_for(weights.size)
-        if method.curvature == "fisher" or weights.size <= HOPELESS * rows:
-            parts |= _fisher(weights, rows, method.dtype, method.blocks, COLUMNS_PER_ROW)
+        parts = _one_shot(method, weights, sample)
+    elif isinstance(method, Layerwise):
+        parts = _layerwise(method, weights, sample)
+    elif isinstance(method, Gradual):
+        parts = {"training": 8 * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
+        parts["passes"] = (method.batch_size or TRAINED) * sample.passing
+        if method.first_cut is not None:
+            first = _layerwise(method.first_cut, weights, sample)
+            parts = max(parts, first, key=lambda found: sum(found.values()))
+    else:
+        parts = _staged(method, weights, sample)
+    copies = 2 if isinstance(method, OneShot | Layerwise) else 3
+    return {"torch": TORCH, "copies of the model": copies * model_bytes} | {n: b for n, b in parts.items() if b}
+
+
+def _auto(method: Auto, weights: PrunableWeights, model_bytes: int, sample: Footprint) -> dict[str, int]:
+    """Return the needs of the largest candidate, and the copies that are kept beside it."""
+    limit = {"max_samples": method.max_samples} if method.max_samples else {}
+    tried: list[Method] = [Layerwise()]
+    if method.gradients:
+        tried.append(Gradual(max_gradients=method.gradients, **limit))
+    rows = MOST_ENTRIES // weights.size if method.max_seconds is not None else ROWS if weights.size <= SMALL else 0
+    if min(rows, ROWS) >= 1 and (method.max_seconds is not None or not method.gradients):
+        tried.append(make_method("cbs", {"num_gradients": int(min(rows, ROWS, max(1, 0.8 * sample.samples)))}))
+    parts = max(
+        (memory_needs(one, weights, model_bytes, sample) for one in tried), key=lambda found: sum(found.values())
+    )
+    parts["copies of the model"] += 2 * model_bytes
+    return parts | {"samples": max(parts.get("samples", 0), _kept(sample, method.max_samples))}
+
+
+def _kept(sample: Footprint, limit: int | None) -> int:
+    """Return the bytes of the samples that a method keeps for itself."""
+    most = MOST_READ if limit is None and not sample.resident else limit or math.inf
+    count = min(sample.samples, most)
+    return int(count) * sample.sample if count < math.inf else 0
+
+
+def _one_shot(method: OneShot, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:
+    parts = {"samples": _kept(sample, method.loss_samples), "passes": BATCH * sample.passing // 2}
+    if not method.uses_curvature:
+        return parts | {"masks and vectors": PLAIN_VECTORS * weights.size}
+    rows = int(min(method.num_gradients, (sample.samples or math.inf) // method.gradient_batch or 1))
+    return parts | _fisher(weights, rows, method.dtype, method.blocks) | {"masks and vectors": VECTORS * weights.size}
+
+
+def _layerwise(method: Layerwise, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:
+    widest = max(math.prod(layer.shape[1:]) for layer in weights.layers)
+    largest = 4 * max(layer.size for layer in weights.layers)
+    return {
+        "moments": 6 * 8 * widest**2,
+        "one layer": 12 * largest + SWAPPED * min(CANDIDATES * largest, PIECE_BYTES),
+        "samples": _kept(sample, method.max_samples),
+        "passes": IMAGES * sample.passing // 2,
+    }
+
+
+def _staged(method: Staged, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:
+    parts = {"masks and vectors": STAGED_VECTORS * weights.size, "samples": _kept(sample, method.max_samples)}
+    parts["passes"] = BATCH * sample.passing
+    rows = min(rows_for(weights.size), _drawn(method, sample))
+    if method.curvature != "gram" and (method.curvature == "fisher" or weights.size <= HOPELESS * rows):
+        parts |= _fisher(weights, rows, method.dtype, method.blocks, COLUMNS_PER_ROW)
     if method.curvature != "fisher":
         parts["Gram matrices"] = 2 * 8 * sum(math.prod(layer.shape[1:]) ** 2 for layer in weights.layers)
     return parts
+
+
+def _drawn(method: Staged, sample: Footprint) -> int:
+    """Return how many samples the first stage examines."""
+    kinds = 2 if method.curvature == "auto" else 1
+    samples = int(min(0.8 * sample.samples or math.inf, method.max_gradients))
+    try:
+        pacing = Pacing(method.schedule, method.max_gradients, samples, kinds, 2)
+        return max(1, pacing.share(State(1, 0.0, *[torch.zeros(0)] * 3, State.begin(torch.zeros(0), "gram").choice)))
+    except BrainsurgeonError:  # too few gradients, which is said when the run starts
+        return 1
 
 
 def _fisher(
@@ -58,33 +131,3 @@ def _fisher(
     parts = make_blocks(blocks, weights.layers, rows, columns_per_row)
     widest = max(block.stop - block.start for block in parts)
     return {"gradients": rows * weights.size * dtype.itemsize, "factor": 2 * 8 * min(rows, widest) ** 2}
-
-
-def check_memory(method: Method, weights: PrunableWeights, model_bytes: int, device: torch.device) -> None:
-    """Refuse what the device cannot hold, with the settings that would fit."""
-    free = available_bytes(device)
-
-    def needed(**changes: Any) -> int:
-        return sum(memory_needs(replace(method, **changes), weights, model_bytes).values())
-
-    if free is None or needed() <= free:
-        return
-    remedies = []
-    if isinstance(method, OneShot) and method.uses_curvature:
-        rows = range(1, method.num_gradients)
-        if fitting := bisect.bisect_right(rows, free, key=lambda k: needed(num_gradients=k)):
-            remedies.append(f"num_gradients={fitting} or fewer (means over more samples with gradient_batch)")
-    if (
-        isinstance(method, OneShot | Staged)
-        and method.uses_curvature
-        and method.dtype.itemsize > 2
-        and needed(dtype=torch.bfloat16) <= free
-    ):
-        remedies.append("dtype=bfloat16")
-    remedies.append("fewer layers (include, exclude)")
-    largest = max(memory_needs(method, weights, model_bytes).items(), key=lambda part: part[1])
-    raise DoesNotFitError(
-        f"this run needs about {needed() / GIB:.1f} GiB ({largest[1] / GIB:.1f} of them for {largest[0]} of "
-        f"{weights.size:,} weights), and {free / GIB:.1f} GiB are free on {device}. "
-        f"What would fit: {'; or '.join(remedies)}"
-    )

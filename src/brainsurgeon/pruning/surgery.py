@@ -18,6 +18,7 @@ from brainsurgeon.events.clock import Clock, TimeUp
 from brainsurgeon.events.loading import load
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.checks import BadSampleError
+from brainsurgeon.network.footprint import Footprint, footprint, probe, samples_in
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import bound_loss
 from brainsurgeon.network.memory import check_device
@@ -25,11 +26,12 @@ from brainsurgeon.network.modes import for_examination, own_mode
 from brainsurgeon.network.names import name_matches, unwrapped
 from brainsurgeon.network.weights import Rule, find_weights
 from brainsurgeon.pruning.finish import finish
+from brainsurgeon.pruning.fitting import check_memory
 from brainsurgeon.pruning.methods import Method, describe, make_method
 from brainsurgeon.pruning.one_shot import Examining, OneExamination, examine_once
 from brainsurgeon.pruning.outcome import Outcome, Start, Task
 from brainsurgeon.pruning.result import PruningResult
-from brainsurgeon.samples.batches import as_seed, replayable
+from brainsurgeon.samples.batches import as_seed, moved, replayable
 
 
 class Surgery:
@@ -81,6 +83,24 @@ class Surgery:
     def values(self) -> Tensor:
         """The trained weights w̄, as one vector."""
         return self.weights.flatten(self.batch_loss.model)
+
+    @property
+    def model_bytes(self) -> int:
+        """The bytes of the model."""
+        return sum(tensor.nbytes for tensor in self.original.state_dict().values() if isinstance(tensor, Tensor))
+
+    @cached_property
+    def footprint(self) -> Footprint:
+        """What one sample takes of memory, as far as it can be known without using samples up."""
+        if self.data is None:
+            return Footprint()
+        try:
+            batch = probe(self.data)
+            if batch is not None:
+                return footprint(self.batch_loss, moved(batch, self.device), self.data)
+        except Exception:  # a user's model, loss and data may raise anything: the run will say it in words
+            return Footprint(samples=samples_in(self.data), resident=False)
+        return Footprint(samples=samples_in(self.data), resident=False)
 
     @own_mode()
     def examined(self, settings: Examining, curvature: bool, notify: Callback = silent) -> OneExamination:
@@ -141,8 +161,9 @@ class Surgery:
     def _outcome(self, method: Method, task: Task) -> Outcome:
         """Run a method; one whose time is up before it has anything is answered by magnitude."""
         try:
-            if method.uses_data:
+            if method.uses_data and self.data is not None:
                 load()
+                check_memory(method, self.weights, self.model_bytes, self.device, self.footprint)
             return method.run(self, task)
         except BadSampleError as error:
             raise error.located(self._given) from error

@@ -43,7 +43,7 @@ def same(one: PruningResult, other: PruningResult) -> bool:
 def test_a_limit_brings_one_shot_methods_among_the_candidates(toy: Any) -> None:
     plain, limited = run(toy), run(toy, max_seconds=60.0)
     assert list(plain.settings["candidates"]) == ["layerwise", "gradual"]
-    assert list(limited.settings["candidates"]) == ["mp", "cbs", "layerwise", "gradual"]
+    assert list(limited.settings["candidates"]) == ["mp", "mp+cbs-u", "cbs", "layerwise", "gradual"]
     assert limited.pruned == plain.pruned == 87
     best = min(limited.settings["candidates"].values())
     assert limited.settings["candidates"][limited.settings["chosen"]] == best
@@ -72,8 +72,8 @@ def test_candidates_whose_time_is_up_are_left_out(
     result = Surgery(*toy, progress=False).prune(0.8, "auto", max_seconds=60.0, max_gradients=1000, budget=budget)
     assert result.pruned == 87
     assert any("was left out: its time was up" in note for note in result.notes)
-    names = {OneShot: {"mp", "cbs"}, Layerwise: {"layerwise"}, Gradual: {"gradual"}}[kind]
-    assert set(result.settings["candidates"]) == {"mp", "cbs", "layerwise", "gradual"} - names
+    names = {OneShot: {"mp", "mp+cbs-u", "cbs"}, Layerwise: {"layerwise"}, Gradual: {"gradual"}}[kind]
+    assert set(result.settings["candidates"]) == {"mp", "mp+cbs-u", "cbs", "layerwise", "gradual"} - names
 
 
 def test_where_nothing_was_found_the_smallest_weights_go(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

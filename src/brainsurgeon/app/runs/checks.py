@@ -12,13 +12,15 @@ from torch import Tensor
 from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.runs.folder import RunError, RunFolder
 from brainsurgeon.app.target import Target
-from brainsurgeon.network.memory import check_device
-from brainsurgeon.network.weights import find_weights
-from brainsurgeon.pruning.memory import check_memory
+from brainsurgeon.pruning.auto.method import Auto
+from brainsurgeon.pruning.fitting import check_memory
+from brainsurgeon.pruning.surgery import Surgery
 from brainsurgeon.samples.batches import as_batches, tensors_of
 
 STATE_BYTES = 3 * 4
 """A weight takes so many bytes in the stored state of a staged run."""
+CANDIDATES = 5
+"""Outcomes that a run of `auto` keeps until it is done."""
 PROBED = 64
 """Batches of the data that a resumed run is held to."""
 
@@ -26,12 +28,13 @@ PROBED = 64
 def check_fits(run: RunFolder, recipe: Recipe, target: Target, cells: int) -> None:
     """Refuse what memory or disk cannot hold."""
     common = recipe.common(target.exclude)
-    weights = find_weights(target.model, common["include"], common["exclude"])
-    model = sum(tensor.nbytes for tensor in target.model.state_dict().values())
-    run.check_disk(cells * (model + weights.size) + STATE_BYTES * weights.size)
-    device = check_device(recipe.device or next(target.model.parameters()).device)
-    for method in recipe.make_methods().values():
-        check_memory(method, weights, model, device)
+    surgery = Surgery(target.model, target.data, target.loss, **common, progress=False)
+    size, model = surgery.weights.size, surgery.model_bytes
+    methods = recipe.make_methods().values()
+    kept = CANDIDATES * (model + size) if any(isinstance(method, Auto) for method in methods) else 0
+    run.check_disk(cells * (model + size) + STATE_BYTES * size + kept)
+    for method in methods:
+        check_memory(method, surgery.weights, model, surgery.device, surgery.footprint)
 
 
 def digest(tensor: Tensor) -> str:

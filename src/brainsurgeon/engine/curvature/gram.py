@@ -18,8 +18,8 @@ from torch import Tensor
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
 
-SYSTEM_BYTES = 256 << 20
-"""Rows are solved in batches whose matrices fill at most this much."""
+SYSTEM_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
+"""Rows are solved in batches whose matrices fill at most this much: on a CPU a second or so of work."""
 
 System = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -153,11 +153,11 @@ class Gram:
         counts = kept.sum(1)
         order = counts.argsort(descending=True)
         order = order[counts[order] > 0]
-        start = 0
+        start, room = 0, SYSTEM_BYTES.get(kept.device.type, 256 << 20)
         while start < order.numel():
             pulse()
             widest = int(counts[order[start]])
-            rows = order[start : start + max(1, SYSTEM_BYTES // (8 * widest * self.inputs))]
+            rows = order[start : start + max(1, room // (8 * widest * self.inputs))]
             start += rows.numel()
             places = kept[rows].to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :widest]
             valid = kept[rows].gather(1, places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,7 +70,10 @@ def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
     yield Candidate("mp", OneShot(Magnitude(), name="mp"))
     rows = _rows_in_time(run, 0.2 if trains else 0.4)
     if rows >= min(LEAST_ROWS, run.samples.size):
-        yield Candidate("cbs", _by_fisher(rows, (Magnitude(),), JUDGED), 0.35 if trains else 0.6)
+        search = _by_fisher(rows, (Magnitude(),), JUDGED)
+        yield Candidate("mp+cbs-u", replace(search, selection=Magnitude(), rivals=(), name="mp+cbs-u"), 0.4)
+        yield Candidate("cbs", search, 0.3 if trains else 0.5)  # from the same gradients
+        run.part._examined.clear()
     else:
         run.notes.append("there is no time for the gradients of cbs, which is left out")
     if layered:

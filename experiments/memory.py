@@ -1,0 +1,109 @@
+"""Measure the memory that methods take at their peak, beside what is foretold.
+
+    python -m experiments.memory [--networks mlp …] [--methods cbs …]
+
+Each run is a process of its own: the peak of its resident memory above what it held with the model and the data loaded,
+and torch warm. Networks are untrained and samples random. A run that is in the records is not done again.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.promises import NETWORKS as TIMED
+from experiments.promises import mlp
+from experiments.records import RESULTS, append, is_done, read_lines, table
+
+PATH = RESULTS / "memory.jsonl"
+MIB = 1 << 20
+SAMPLES = 2500
+NETWORKS: dict[str, tuple[str, Callable[[], nn.Module], Callable[[int], Tensor], int]] = {
+    **TIMED,
+    "large": ("784→4096→4096→10", lambda: mlp(4096), lambda n: torch.randn(n, 784), 10),
+}
+SHORT = {"max_gradients": 1000}
+METHODS: dict[str, dict[str, Any]] = {
+    "mp": {"method": "mp"},
+    "cbs": {"method": "cbs", "num_gradients": 200},
+    "wf": {"method": "wf", "num_gradients": 100},
+    "staged": {"method": "staged", "schedule": 1, **SHORT},
+    "layerwise": {"method": "layerwise", "max_samples": 200},
+    "gradual": {"method": "gradual", **SHORT},
+    "auto": {"method": "auto", **SHORT},
+    "auto, quick": {"method": "auto", "effort": "quick"},
+}
+LEFT_OUT = {("large", "cbs"), ("large", "staged"), ("large", "auto, quick"), ("wide", "staged"), ("large", "auto")}
+"""Minutes each on one core."""
+
+
+def status(field: str) -> int:
+    """Return a field of this process's memory in bytes."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def measure(network: str, method: str) -> dict[str, Any]:
+    """Prune once in this process, and return the peak above what was there, and what was foretold."""
+    import brainsurgeon
+    from brainsurgeon.events.loading import load
+    from brainsurgeon.pruning.fitting import needs_of
+    from brainsurgeon.pruning.methods import make_method
+    from brainsurgeon.pruning.surgery import Surgery
+
+    torch.set_num_threads(1)
+    load()
+    _, build, inputs, classes = NETWORKS[network]
+    torch.manual_seed(0)
+    model, data = build(), (inputs(SAMPLES), torch.randint(classes, (SAMPLES,)))
+    settings = dict(METHODS[method])
+    surgery = Surgery(model, data, progress=False)
+    parts = needs_of(make_method(settings.pop("method"), settings), surgery)
+    del surgery
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = status("VmRSS")
+    brainsurgeon.prune(model, data, 0.8, progress=False, **METHODS[method])
+    peak = status("VmHWM") - before
+    return {"peak": peak, "foretold": sum(parts.values()), "parts": parts, "settings": METHODS[method]}
+
+
+def memory_table() -> str:
+    """Tabulate peaks and what was foretold."""
+    rows = []
+    for run in sorted(read_lines(PATH), key=lambda run: (list(NETWORKS).index(run["network"]), run["peak"])):
+        ratio = run["foretold"] / run["peak"]
+        title = NETWORKS[run["network"]][0]
+        rows.append([title, run["method"], *(f"{run[key] / MIB:,.0f}" for key in ("peak", "foretold")), f"{ratio:.2f}"])
+    return table(["network", "method", "peak, MiB", "foretold, MiB", "ratio"], rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is missing in the records, each in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--one", action="store_true", help="in this process, and print")
+    options = parser.parse_args(arguments)
+    if options.one:
+        print(json.dumps(measure(options.networks[0], options.methods[0])))
+        return
+    for network in options.networks:
+        for method in options.methods:
+            key = {"network": network, "method": method}
+            if is_done(PATH, key) or (network, method) in LEFT_OUT:
+                continue
+            command = [sys.executable, "-m", "experiments.memory", "--one", "--networks", network, "--methods", method]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            record = {**key, **json.loads(done.stdout.splitlines()[-1])}
+            append(PATH, record)
+            print({name: record[name] for name in ("network", "method", "peak", "foretold")}, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What a sample takes of memory: its own tensors, and what a pass through the network makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.samples.batches import Batch, batch_size, cut, is_one_batch, tensors_of
+
+PROBED = 4
+"""Samples of a pass that is measured."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of one sample, and how many there are (infinity where the data does not say).
+
+    `passing` is what a forward pass keeps for the way back, beside the weights; `resident` says that all samples lie in
+    memory already.
+    """
+
+    sample: int = 0
+    passing: int = 0
+    samples: float = 0.0
+    resident: bool = True
+
+
+def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
+    """Measure a sample by one forward pass of a batch."""
+    count = batch_size(batch)
+    own = {p.untyped_storage().data_ptr() for p in batch_loss.model.parameters()}
+    seen: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    first = next(batch_loss.model.parameters())
+    asked = first.requires_grad
+    try:
+        first.requires_grad_()
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            loss = batch_loss(batch)
+        del loss
+    finally:
+        first.requires_grad_(asked)
+    sample = sum(tensor.nbytes for tensor in tensors_of(batch))
+    return Footprint(-(-sample // count), -(-sum(seen.values()) // count), samples_in(data), is_one_batch(data))
+
+
+def samples_in(data: Any) -> float:
+    """Return how many samples the data holds, infinity where it does not say."""
+    data = data.dataset if isinstance(data, DataLoader) else data
+    if isinstance(data, Dataset):
+        return len(data) if hasattr(data, "__len__") else math.inf
+    try:
+        return batch_size(data)
+    except (BrainsurgeonError, TypeError):  # batches in an iterable
+        return math.inf
+
+
+def probe(data: Any) -> Batch | None:
+    """Return a few samples without using any up, and without a trace in torch's generators; None where there is none.
+
+    Of an iterable that may be read once, and of a loader with workers, nothing is read.
+    """
+    if is_one_batch(data):
+        return cut(data, slice(PROBED))
+    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+        data = DataLoader(data, PROBED)
+    if isinstance(data, list | tuple):
+        return cut(data[0], slice(PROBED)) if data else None
+    if not isinstance(data, DataLoader) or data.num_workers or isinstance(data.dataset, IterableDataset):
+        return None
+    generators = [g for g in (data.generator, getattr(data.sampler, "generator", None)) if g is not None]
+    states = [generator.get_state() for generator in generators]
+    with torch.random.fork_rng(devices=[]):
+        found = next(iter(data), None)
+    for generator, state in zip(generators, states, strict=True):
+        generator.set_state(state)
+    return None if found is None else cut(found, slice(PROBED))
