@@ -217,6 +217,7 @@ def test_a_target_out_of_reach_is_refused_with_the_reason() -> None:
         ({"macs": "half"}, "macs must be a number"),
         ({"macs": 0.5, "multiple": 0}, "multiple must be a whole number"),
         ({"macs": 0.5, "damping": 0.0}, "damping positive"),
+        ({"macs": 0.5, "sparsity": 0.5}, "shrink has no setting 'sparsity'"),
     ],
 )
 def test_bad_settings_are_refused_before_any_work(settings: dict[str, Any], match: str) -> None:
@@ -231,6 +232,13 @@ def test_a_network_that_cannot_be_traced_is_refused_by_name() -> None:
 
     with pytest.raises(BrainsurgeonError, match="cannot trace Branching"):
         shrink(s.seeded(Branching), s.vectors(), units=0.5, **QUICK)
+
+
+def test_a_bad_sample_is_named() -> None:
+    inputs, labels = s.vectors()
+    inputs[7] = torch.nan
+    with pytest.raises(BrainsurgeonError, match="7"):
+        shrink(s.seeded(s.Perceptron), (inputs, labels), units=0.5, **QUICK)
 
 
 def test_no_samples_are_refused() -> None:

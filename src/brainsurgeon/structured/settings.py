@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -70,6 +70,14 @@ class ShrinkSettings:
 
     def _targets(self) -> dict[str, float | None]:
         return {"macs": self.macs, "parameters": self.parameters, "units": self.units}
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> ShrinkSettings:
+        """Return settings by name; refuse a name that there is not."""
+        known = [one.name for one in fields(cls)]
+        if unknown := [name for name in given if name not in known]:
+            raise BrainsurgeonError(f"shrink has no setting {unknown[0]!r}: give some of {', '.join(known)}")
+        return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings."""

@@ -21,6 +21,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.events.progress import watch
+from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import listed, unwrapped
@@ -76,14 +77,14 @@ def shrink(
         callback: called with an `Event` as the work goes on.
         settings: the fields of `ShrinkSettings` by name, such as max_samples=1000, multiple=8, least=0.1.
     """
-    chosen = ShrinkSettings(macs=macs, parameters=parameters, units=units, **settings)
+    chosen = ShrinkSettings.of({"macs": macs, "parameters": parameters, "units": units, **settings})
     opened = copied(unwrapped(model))
     left = open_attention(opened)
     surgery = Surgery(opened, data, loss, include=include, exclude=exclude, seed=seed, device=device)
     clock, trace = Clock(surgery.device), list[Event]()
     with watch(callback or silent, progress, trace) as notify:
         with clock.measure("trace"):
-            prepared = prepare(surgery, chosen.max_samples, chosen.batch)
+            prepared = _prepared(surgery, chosen)
         with clock.measure("prices"):
             examined = _examine(prepared, chosen)
             curves = _curves(prepared, examined, notify)
@@ -108,6 +109,13 @@ def shrink(
         trace=tuple(trace),
         **found,
     )
+
+
+def _prepared(surgery: Surgery, settings: ShrinkSettings) -> Prepared:
+    try:
+        return prepare(surgery, settings.max_samples, settings.batch)
+    except BadSampleError as error:
+        raise error.located(surgery.data) from error
 
 
 def _record(surgery: Surgery, prepared: Prepared, settings: ShrinkSettings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from brainsurgeon.app.cli import main
 from brainsurgeon.paper import datasets as data_module
 from brainsurgeon.paper.datasets import ImageData
 
-COMMANDS = ("prune", "compare", "inspect", "report", "doctor", "demo", "data fetch", "train", "reproduce")
+COMMANDS = ("prune", "compare", "shrink", "inspect", "report", "doctor", "demo", "data fetch", "train", "reproduce")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([*command.split(), "--help"] for command in COMMANDS)])
