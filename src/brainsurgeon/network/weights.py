@@ -85,6 +85,15 @@ class PrunableWeights:
             write(model, dict(zip(self.names, before, strict=True)))
 
 
+def laid_out(layers: Sequence[Layer]) -> PrunableWeights:
+    """Return some layers as a flat vector of their own."""
+    found, offset = [], 0
+    for layer in layers:
+        found.append(Layer(layer.name, layer.shape, offset, layer.size))
+        offset += layer.size
+    return PrunableWeights(tuple(found))
+
+
 def write(model: nn.Module, values: Mapping[str, Tensor]) -> None:
     """Write values into the model's parameters, by name."""
     for name, value in values.items():
@@ -162,11 +171,7 @@ def _lay_out(chosen: list[tuple[str, nn.Parameter]]) -> PrunableWeights:
     if len(devices) > 1:
         raise BrainsurgeonError(f"the model must be on one device, its weights are on {sorted(map(str, devices))}")
     check_memory(chosen)
-    layers, offset = [], 0
-    for name, parameter in chosen:
-        layers.append(Layer(name, tuple(parameter.shape), offset, parameter.numel()))
-        offset += parameter.numel()
-    return PrunableWeights(tuple(layers))
+    return laid_out([Layer(name, tuple(parameter.shape), 0, parameter.numel()) for name, parameter in chosen])
 
 
 def _owners(model: nn.Module) -> dict[str, tuple[nn.Parameter, list[nn.Module]]]:

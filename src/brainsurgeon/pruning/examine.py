@@ -17,7 +17,7 @@ from brainsurgeon.network.gradients import collect_gradients, mean_squares
 from brainsurgeon.network.inputs import Moments, collect_moments
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.memory import check_fits
-from brainsurgeon.network.weights import Layer, PrunableWeights
+from brainsurgeon.network.weights import Layer, PrunableWeights, laid_out
 from brainsurgeon.samples.batches import Batch
 
 CURVATURES = ("fisher", "gram")
@@ -100,7 +100,7 @@ def _by_gram(
     others = PrunableWeights(tuple(layer for layer in weights.layers if layer.name not in moments))
     if others.layers:
         notes += (f"no plain linear map, so its curvature is the Fisher's: {', '.join(others.names)}",)
-        flat = _laid_out(others)
+        flat = laid_out(others.layers)
         fallback = _by_fisher(batch_loss, flat, batches, _inside_layers(rows), notify)
 
     def curvatures(damping: float) -> list[Curvature]:
@@ -147,15 +147,6 @@ def _gram(layer: Layer, moments: Moments, squares: Tensor, damping: float) -> Cu
         return inner
     order = torch.arange(layer.size, device=squares.device).view(outputs, inputs).T.reshape(-1)
     return Reordered(inner, order)
-
-
-def _laid_out(weights: PrunableWeights) -> PrunableWeights:
-    """Return the same layers as a flat vector of their own."""
-    layers, offset = [], 0
-    for layer in weights.layers:
-        layers.append(Layer(layer.name, layer.shape, offset, layer.size))
-        offset += layer.size
-    return PrunableWeights(tuple(layers))
 
 
 def _blocks_of(flat: PrunableWeights, examination: Examination, layer: Layer) -> list[slice]:

@@ -32,7 +32,7 @@ from brainsurgeon.network.modes import own_mode, without_cache
 from brainsurgeon.network.output_costs import output_costs
 from brainsurgeon.network.partition import Chain
 from brainsurgeon.network.streaming import Stream, streamed_loss
-from brainsurgeon.network.weights import Layer, PrunableWeights, Rule
+from brainsurgeon.network.weights import Layer, Rule, laid_out
 from brainsurgeon.pruning.examine import Rows, examine
 from brainsurgeon.pruning.layerwise.run import LayerRun
 from brainsurgeon.pruning.layerwise.solvers import Admm
@@ -167,7 +167,7 @@ class _Survey:
     def _by_fisher(self, batches: list[Batch]) -> dict[str, tuple[str, tuple[float, ...]]]:
         """Return how and what is foretold of the other layers."""
         maps = {layer.name for layer in linear_maps(self.surgery.batch_loss.model, self.surgery.weights.names)}
-        others = _laid_out([layer for layer in self.surgery.weights.layers if layer.name not in maps])
+        others = laid_out([layer for layer in self.surgery.weights.layers if layer.name not in maps])
         if not others.layers:
             return {}
         rows, generator = sum(map(batch_size, batches)), torch.Generator().manual_seed(self.surgery.seed)
@@ -222,7 +222,7 @@ class _Survey:
     def _loss_with(self, stream: Stream, name: str, number: int) -> float:
         """Return the loss with one layer alone pruned, at the sparsity of a number."""
         new, model = self.found[name, number], self.surgery.batch_loss.model
-        alone = _laid_out([Layer(name, tuple(new.shape), 0, new.numel())])
+        alone = laid_out([Layer(name, tuple(new.shape), 0, new.numel())])
         with alone.lent_to(model, new.reshape(-1).to(self.surgery.device)):
             return streamed_loss(stream)
 
@@ -234,12 +234,3 @@ def _costs(surgery: Surgery, loss: BatchLoss, layers: list[LinearMap], batches: 
         drawn = list(surgery.loss.drawn(some, torch.Generator().manual_seed(surgery.seed)))
         return output_costs(surgery.loss.pulled(loss.model, mean=True), layers, drawn)
     return output_costs(loss, layers, some)
-
-
-def _laid_out(layers: list[Layer]) -> PrunableWeights:
-    """Return layers as a flat vector of their own."""
-    found, offset = [], 0
-    for layer in layers:
-        found.append(Layer(layer.name, layer.shape, offset, layer.size))
-        offset += layer.size
-    return PrunableWeights(tuple(found))
