@@ -78,6 +78,10 @@ class Budget:
             labels[group] = number
         return labels
 
+    def with_counts(self, counts: Sequence[int]) -> Budget:
+        """Return a budget of the same groups with other counts: one on the way to this."""
+        return Budget(self.groups, tuple(counts))
+
     def lowest(self, scores: Tensor) -> Tensor:
         """Prune the lowest scores of each group, exactly to its count."""
         if len(self.groups) == 1:

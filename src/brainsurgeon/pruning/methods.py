@@ -90,7 +90,7 @@ def make_method(method: str | Method | Sequence[Any], settings: dict[str, Any] |
 def in_stages(method: OneShot) -> Staged:
     """Return the same selection and update in stages; what only an examination has is left at its default."""
     update = method.update.update if isinstance(method.update, Scaled) else method.update
-    return Staged(method.selection, update, method.rivals, method.name)
+    return Staged(method.selection, update, method.rivals, method.name, pattern=method.pattern)
 
 
 def _checked_pair(method: Any) -> tuple[Selection, Update]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from brainsurgeon.engine.budget import Share, as_budget
+from brainsurgeon.engine.budget import Share
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.problem import Problem, Selection, Update
 from brainsurgeon.engine.quadratic import QuadraticModel
 from brainsurgeon.engine.update import Keep
@@ -25,6 +26,7 @@ from brainsurgeon.network.sample_loss import Candidate, LossJudge, SampleLoss, W
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import Rows, examine
 from brainsurgeon.pruning.outcome import Examined, Outcome, Task
+from brainsurgeon.pruning.patterns import as_pattern, budget_in, feasible_mask, pattern_shares
 from brainsurgeon.samples.batches import Batch, SampleStream
 
 if TYPE_CHECKING:
@@ -100,6 +102,8 @@ class OneShot(Examining):
             that stop early.
         selection_damping: the λ of the H that the selection sees, 0 for none (the paper's); by default `damping`, that
             of the update.
+        pattern: "unstructured", "row", n:m such as "2:4", or blocks such as "4x4". A search that knows no pattern has
+            its mask brought to the nearest one that has it.
     """
 
     selection: Selection = field()
@@ -109,9 +113,11 @@ class OneShot(Examining):
     certifiable: bool = field(default=False, kw_only=True)
     whole_loss: bool = field(default=False, kw_only=True)
     selection_damping: float | None = field(default=None, kw_only=True)
+    pattern: Pattern = field(default_factory=Pattern, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "pattern", as_pattern(self.pattern))
         if self.selection_damping is not None and not self.selection_damping >= 0:
             raise BrainsurgeonError(f"selection_damping must be 0 or more, or None, got {self.selection_damping!r}")
 
@@ -135,12 +141,12 @@ class OneShot(Examining):
         return Examining(**{f.name: getattr(self, f.name) for f in fields(Examining)})
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
-        """Return what is to go of which layers: what the budget says."""
-        return shares
+        """Return what is to go of which layers: what the budget says, in the counts that the pattern allows."""
+        return pattern_shares(self.pattern, shares, sparsity, layers)
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Examine, select, update."""
-        budget, clock, notify = as_budget(task.shares, surgery.device), task.clock, task.notify
+        budget, clock, notify = budget_in(self.pattern, surgery, task.shares), task.clock, task.notify
         generator = torch.Generator().manual_seed(task.seed)
         if surgery.data is None:
             problem = Problem(surgery.values, budget, generator, notify=notify, clock=clock, layers=_named(surgery))
@@ -196,7 +202,7 @@ def operate(problem: Problem, method: OneShot, selecting: Problem) -> tuple[Tens
     outcomes = []
     for selection in (method.selection, *method.rivals):
         with problem.clock.measure("selection"), problem.clock.within(SELECTED * problem.clock.left):
-            pruned = selection(selecting)
+            pruned = feasible_mask(selecting, selection(selecting))
         problem.budget.check(pruned)
         with problem.clock.measure("update"):
             delta = method.update(problem, pruned).double()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.files.writing import plain
@@ -18,6 +19,7 @@ from brainsurgeon.pruning.outcome import Examined
 
 if TYPE_CHECKING:
     from brainsurgeon.exact.certificate import Certificate
+from brainsurgeon.pruning.patterns import check_masks, is_free, read_pattern
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,18 @@ class PruningResult:
         """The share of the weights that is gone."""
         return self.pruned / self.size
 
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern of its masks, as the run was asked for."""
+        method = self.settings.get("method")
+        return read_pattern(method.get("pattern") if isinstance(method, dict) else None)
+
     def summary(self) -> str:
         """Return the outcome in words and a table of the layers."""
         width = max(len("layer"), *(len(layer.name) for layer in self.layers))
         predicted = "" if self.predicted_change is None else f" (predicted change {self.predicted_change:+.4g})"
         lines = [
-            f"{self.method}: {self.pruned:,} of {self.size:,} weights pruned ({self.achieved:.4%})",
+            f"{self.method}: {self.pruned:,} of {self.size:,} weights pruned ({self.achieved:.4%}){self._in_pattern()}",
             self._losses() + predicted,
             f"{sum(self.seconds.values()):.1f} s: " + ", ".join(f"{k} {v:.1f}" for k, v in self.seconds.items()),
             "",
@@ -82,6 +90,9 @@ class PruningResult:
         lines += [f"{la.name:<{width}}  {la.pruned:>10,}  {la.size:>10,}  {la.sparsity:8.2%}" for la in self.layers]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _in_pattern(self) -> str:
+        return "" if is_free(self.pattern) else f", pattern {self.pattern}"
 
     def _losses(self) -> str:
         if self.loss_before is None or self.loss_after is None:
@@ -160,7 +171,7 @@ def _from_record(model: nn.Module, masks: dict[str, Tensor], record: dict[str, A
     if sorted(found) != sorted((la.name, la.shape, la.pruned, la.size) for la in layers):
         raise ValueError("its layers are not those of the masks")
     predicted = record["predicted_change"]
-    return PruningResult(
+    result = PruningResult(
         model=model,
         masks={layer.name: masks[layer.name] for layer in layers},
         layers=layers,
@@ -174,6 +185,8 @@ def _from_record(model: nn.Module, masks: dict[str, Tensor], record: dict[str, A
         notes=tuple(map(str, record["notes"])),
         trace=tuple(Event(event.pop("stage"), event.pop("done"), values=event) for event in map(dict, record["trace"])),
     )
+    check_masks(result.pattern, model, result.masks, result.settings.get("without_pattern", ()))
+    return result
 
 
 def _number(value: Any) -> float:

@@ -52,7 +52,7 @@ class Plan:
         part = 1 - (1 - share / self.end) ** self.power
         first = gone or [0] * len(final.counts)
         counts = [min(b, a + math.ceil((b - a) * part)) for a, b in zip(first, final.counts, strict=True)]
-        return Budget(final.groups, tuple(counts))
+        return final.with_counts(counts)
 
     def due(self, share: float) -> int:
         """Return the number of cuts that are due after a share of the steps."""

@@ -10,13 +10,14 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.engine.budget import Share, as_budget
+from brainsurgeon.engine.budget import Share
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
@@ -31,6 +32,7 @@ from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.judging import ENOUGH, affordable
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
+from brainsurgeon.pruning.patterns import as_pattern, budget_in, is_free, pattern_shares
 from brainsurgeon.samples.batches import Batch, regroup, tensors_of
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
@@ -73,6 +75,7 @@ class Gradual:
         max_gradients: sample gradients in all.
         max_seconds: the same schedule in less time.
         max_samples: training samples in all, the held-out fifth among them.
+        pattern: "unstructured", "row", n:m such as "2:4", or blocks such as "4x4", kept to in every cut.
     """
 
     name: str = "gradual"
@@ -89,11 +92,17 @@ class Gradual:
     max_gradients: int = field(default=240_000, kw_only=True)
     max_seconds: float | None = field(default=None, kw_only=True)
     max_samples: int | None = field(default=None, kw_only=True)
+    pattern: Pattern = field(default_factory=Pattern, kw_only=True)
 
     uses_curvature = True
     uses_data = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", as_pattern(self.pattern))
+        if self.first_cut is not None and self.first_cut.pattern != self.pattern:
+            chosen = self.first_cut.pattern if is_free(self.pattern) else self.pattern
+            object.__setattr__(self, "pattern", chosen)
+            object.__setattr__(self, "first_cut", replace(self.first_cut, pattern=chosen))
         if self.repair not in ("weights", "all"):
             raise BrainsurgeonError(f'repair must be "weights" or "all", got {self.repair!r}')
         if isinstance(self.max_gradients, bool) or not isinstance(self.max_gradients, int) or self.max_gradients < 1:
@@ -108,8 +117,8 @@ class Gradual:
             )
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
-        """Return what is to go of which layers: what the budget says, or what the first cut makes of it."""
-        return shares if self.first_cut is None else self.first_cut.shares(shares, sparsity, layers)
+        """Return what is to go of which layers: what the budget says, in the counts that the pattern allows."""
+        return pattern_shares(self.pattern, shares, sparsity, layers)
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Find a learning rate, train with cuts in between, and tell what came out."""
@@ -142,11 +151,11 @@ class GradualRun:
         self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
         if not self.teacher.can_teach:
             raise BrainsurgeonError(
-                "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or take "
-                'loss="match", which compares them with the dense model\'s'
+                "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or "
+                'take loss="match", which compares them with the dense model\'s'
             )
         self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
-        self.final = as_budget(task.shares, surgery.device)
+        self.final = budget_in(method.pattern, surgery, task.shares)
         self.notes: list[str] = []
         self.gradients, self.saved = 0, time.monotonic()
         self.legs = task.start.legs if task.start else 0

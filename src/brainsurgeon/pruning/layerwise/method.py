@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.distributed import broadcast, gather_words, is_first, world_size
 from brainsurgeon.engine.budget import Share, apportion
-from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
@@ -29,6 +29,7 @@ from brainsurgeon.pruning.layerwise.ranks import check_ranks, own_share
 from brainsurgeon.pruning.layerwise.run import LayerRun
 from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
 from brainsurgeon.pruning.outcome import Outcome, Task
+from brainsurgeon.pruning.patterns import as_pattern, check_divides, pattern_shares
 from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, cut, first, map_tensors, regroup, tensors_of
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class Layerwise:
     uses_data = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.pattern, str):
-            object.__setattr__(self, "pattern", parse_pattern(self.pattern))
+        object.__setattr__(self, "pattern", as_pattern(self.pattern))
         if isinstance(self.max_samples, bool) or not isinstance(self.max_samples, int) or self.max_samples < 1:
             raise BrainsurgeonError(f"max_samples must be a whole number of at least 1, got {self.max_samples!r}")
         if not isinstance(self.damping, int | float) or not self.damping > 0:
@@ -78,15 +78,7 @@ class Layerwise:
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
         """Return what is to go of which layers; n:m fixes it for each, blocks round counts up."""
-        if self.pattern.keep_of is not None:
-            kept, of = self.pattern.keep_of
-            self.pattern.count(sparsity, (1, of))  # no other sparsity is possible
-            counts = {layer.name: -(-layer.size * (of - kept) // of) for layer in layers}
-            _check_even(shares, counts, self.pattern)
-            return [Share(((la.name, la.offset, la.size),), counts[la.name]) for la in layers]
-        area = self.pattern.area
-        sizes = [sum(size for _, _, size in share.layers) for share in shares]
-        return [Share(s.layers, min(-(-s.count // area) * area, size)) for s, size in zip(shares, sizes, strict=True)]
+        return pattern_shares(self.pattern, shares, sparsity, layers)
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Find the parts of the forward pass, share the sparsity out, and prune part by part."""
@@ -97,16 +89,10 @@ class Layerwise:
                 'another method, such as "cbs" or "mp"'
             )
         for layer in layers:
-            self._check_pattern(layer)
+            check_divides(self.pattern, layer)
         batches = self._batches(surgery, task.seed)
         with modes_kept(task.model), without_cache(task.model):
             return self._run(surgery, task, BatchLoss(task.model.eval(), surgery.loss), layers, batches)
-
-    def _check_pattern(self, layer: LinearMap) -> None:
-        try:
-            self.pattern.check(layer.rows(layer.weight).shape)
-        except BrainsurgeonError as error:
-            raise BrainsurgeonError(f"layer {layer.name!r}: {error}") from error
 
     def _run(
         self, surgery: Surgery, task: Task, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
@@ -161,6 +147,7 @@ class Layerwise:
                 "calibration_samples": sum(map(batch_size, batches)),
                 "parts": len(chain.names),
                 "errors": run.errors,
+                "without_pattern": sorted({**others, **unseen}),
             },
             notes=tuple(notes) if is_first() else (),
             measure=measure,
@@ -283,16 +270,6 @@ def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]
         parameter.data.masked_fill_(mask, 0.0)
         masks[name] = mask
     return masks
-
-
-def _check_even(shares: Sequence[Share], counts: dict[str, int], pattern: Pattern) -> None:
-    """Refuse a budget that gives a layer another sparsity than n:m does."""
-    for share in shares:
-        if len(share.layers) == 1 and abs(share.count - counts[share.layers[0][0]]) > 1:
-            raise BrainsurgeonError(
-                f"the pattern {pattern} fixes the sparsity of every layer, and the budget asks for {share.count} of "
-                f"{share.layers[0][2]} weights of {share.layers[0][0]!r}: leave it out of the budget"
-            )
 
 
 def _store(store: Any) -> tuple[Callable[[int], Any], Callable[[int, dict[str, Tensor]], None]]:

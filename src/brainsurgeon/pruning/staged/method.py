@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.engine.blocks import make_blocks
-from brainsurgeon.engine.budget import Budget, Share, as_budget
+from brainsurgeon.engine.budget import Budget, Share
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.problem import Selection, Update
 from brainsurgeon.engine.selection import WoodFisher
 from brainsurgeon.engine.update import Joint, Keep
@@ -25,6 +26,7 @@ from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.examine import CURVATURES
 from brainsurgeon.pruning.judging import ENOUGH, affordable
 from brainsurgeon.pruning.outcome import Outcome, Start, Task
+from brainsurgeon.pruning.patterns import as_pattern, budget_in, pattern_shares
 from brainsurgeon.pruning.staged.descent import Descent
 from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.run import run_stages
@@ -68,6 +70,7 @@ class Staged:
     max_samples: int | None = field(default=None, kw_only=True)
     blocks: str | int = field(default="auto", kw_only=True)
     dtype: torch.dtype = field(default=torch.float32, kw_only=True)
+    pattern: Pattern = field(default_factory=Pattern, kw_only=True)
 
     uses_curvature = True
     uses_data = True
@@ -77,6 +80,7 @@ class Staged:
         if isinstance(self.update, Keep):  # without an update nothing is trained either
             schedule = replace(schedule, trainings=0)
         object.__setattr__(self, "schedule", schedule)
+        object.__setattr__(self, "pattern", as_pattern(self.pattern))
         if self.curvature not in (*CURVATURES, "auto"):
             raise BrainsurgeonError(f'curvature must be "auto", "fisher" or "gram", got {self.curvature!r}')
         if isinstance(self.max_gradients, bool) or not isinstance(self.max_gradients, int) or self.max_gradients < 1:
@@ -87,8 +91,8 @@ class Staged:
             raise BrainsurgeonError(f"gradients are stored in a floating-point type such as bfloat16, got {self.dtype}")
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
-        """Return what is to go of which layers: what the budget says."""
-        return shares
+        """Return what is to go of which layers: what the budget says, in the counts that the pattern allows."""
+        return pattern_shares(self.pattern, shares, sparsity, layers)
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Prepare the losses and the samples, go through the stages, and tell what came out."""
@@ -110,7 +114,7 @@ class Staged:
         kinds = len(CURVATURES) if self.curvature == "auto" else 1
         pacing = Pacing(self.schedule, self.max_gradients, samples.size, kinds, len(losses))
         state = task.store.load() if task.store else None
-        budget = as_budget(task.shares, surgery.device)
+        budget = budget_in(self.pattern, surgery, task.shares)
         state = state or self._first(surgery, values, task.start, budget)
         held = SampleLoss(surgery.batch_loss, surgery.weights, surgery.values, held_out, judging=1.0)
         before = held.at(surgery.values).loss()

@@ -96,4 +96,4 @@ class Stages:
             size = group.numel()
             gone = size * (1 - KINDS[self.kind](progress, count / size)) if count else 0
             counts.append(min(count, math.ceil(gone - 1e-9)))
-        return Budget(final.groups, tuple(counts))
+        return final.with_counts(counts)

@@ -23,6 +23,7 @@ from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.sample_loss import LossJudge, SampleLoss, race
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.examine import CURVATURES, Examination, Rows, examine
+from brainsurgeon.pruning.patterns import feasible_mask
 from brainsurgeon.pruning.staged.candidates import LENGTHS, candidates, moves
 from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.reconstruct import reconstruct
@@ -154,7 +155,7 @@ class Stage:
         if problem.budget.total == int(state.pruned.sum()):
             return [state.pruned]
         with self.clock.measure("selection"):
-            return [selection(problem) for selection in self.selections]
+            return [feasible_mask(problem, selection(problem)) for selection in self.selections]
 
     def _moves(self, problem: Problem, slopes: dict[str, Tensor], mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the steps of the method's update; without one, back to the trained values of what the mask keeps."""
