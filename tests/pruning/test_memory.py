@@ -50,7 +50,7 @@ def test_stages_count_their_gram_matrices_unless_they_take_none() -> None:
     assert parts["auto"]["Gram matrices"] == parts["gram"]["Gram matrices"] == 16 * (12**2 + 24**2)
     assert "Gram matrices" not in parts["fisher"]
     assert "gradients" not in parts["gram"]
-    assert parts["auto"]["gradients"] == parts["fisher"]["gradients"] > 0
+    assert parts["fisher"]["gradients"] >= parts["auto"]["gradients"] > 0  # two kinds share the samples
 
 
 def test_a_method_without_gradients_needs_no_memory_for_them() -> None:

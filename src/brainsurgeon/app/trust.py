@@ -18,6 +18,7 @@ from brainsurgeon.app.target import DEMO, LANGUAGE
 from brainsurgeon.errors import BrainsurgeonError
 
 SIGNATURE = ".signature"
+RECIPE = "recipe.yaml"
 KEY_BYTES = 32
 
 
@@ -25,19 +26,19 @@ class NotTrustedError(BrainsurgeonError):
     """A file from elsewhere that names code to run."""
 
 
-def sign(folder: Path) -> None:
+def sign(folder: Path, name: str = RECIPE) -> None:
     """Sign the recipe of a run that this user has just made; without a key nothing is signed."""
     key = _key(make=True)
     if key is not None:
-        (folder / SIGNATURE).write_text(_signature(key, folder))
+        (folder / SIGNATURE).write_text(_signature(key, folder / name))
 
 
-def is_ours(folder: Path) -> bool:
-    """Say whether the recipe in a folder is one that this user made, unchanged."""
+def is_ours(folder: Path, name: str = RECIPE) -> bool:
+    """Say whether the recipe in a folder, or another file that names code, is one that this user made, unchanged."""
     key = _key(make=False)
     try:
         given = (folder / SIGNATURE).read_text().strip()
-        return key is not None and given.isascii() and hmac.compare_digest(given, _signature(key, folder))
+        return key is not None and given.isascii() and hmac.compare_digest(given, _signature(key, folder / name))
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -47,18 +48,18 @@ def names_code(spec: str) -> bool:
     return spec != DEMO and not spec.startswith(LANGUAGE)
 
 
-def check_trusted(folder: Path, spec: str, trusted: bool, remedy: str = "") -> None:
+def check_trusted(folder: Path, spec: str, trusted: bool, remedy: str = "", name: str = RECIPE) -> None:
     """Refuse to import what a folder names unless it is the user's own, harmless, or trusted by them."""
-    if trusted or not names_code(spec) or is_ours(folder):
+    if trusted or not names_code(spec) or is_ours(folder, name):
         return
     raise NotTrustedError(
         f"{folder} was not made by you here, and running it would import code that it names ({spec}): look at its "
-        f"recipe.yaml, then {remedy}give --trust"
+        f"{name}, then {remedy}give --trust"
     )
 
 
-def _signature(key: bytes, folder: Path) -> str:
-    return hmac.new(key, (folder / "recipe.yaml").read_bytes(), hashlib.sha256).hexdigest()
+def _signature(key: bytes, path: Path) -> str:
+    return hmac.new(key, path.read_bytes(), hashlib.sha256).hexdigest()
 
 
 def _key(make: bool) -> bytes | None:

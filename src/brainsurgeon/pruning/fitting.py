@@ -1,4 +1,4 @@
-"""Refuse what the memory cannot hold, with changes that would fit, each tried by the same estimate before it is said."""
+"""Refuse what the memory cannot hold, with changes that would fit, each tried by the same estimate before."""
 
 from __future__ import annotations
 

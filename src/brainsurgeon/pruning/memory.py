@@ -7,6 +7,7 @@ peaks of processes.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -63,18 +64,17 @@ def memory_needs(
 
 def _auto(method: Auto, weights: PrunableWeights, model_bytes: int, sample: Footprint) -> dict[str, int]:
     """Return the needs of the largest candidate, and the copies that are kept beside it."""
-    limit = {"max_samples": method.max_samples} if method.max_samples else {}
     tried: list[Method] = [Layerwise()]
     if method.gradients:
-        tried.append(Gradual(max_gradients=method.gradients, **limit))
+        tried.append(Gradual(max_gradients=method.gradients, max_samples=method.max_samples))
     rows = MOST_ENTRIES // weights.size if method.max_seconds is not None else ROWS if weights.size <= SMALL else 0
     if min(rows, ROWS) >= 1 and (method.max_seconds is not None or not method.gradients):
         tried.append(make_method("cbs", {"num_gradients": int(min(rows, ROWS, max(1, 0.8 * sample.samples)))}))
-    parts = max(
-        (memory_needs(one, weights, model_bytes, sample) for one in tried), key=lambda found: sum(found.values())
-    )
+    needs = [memory_needs(one, weights, model_bytes, sample) for one in tried]
+    parts = max(needs, key=lambda found: sum(found.values()))
     parts["copies of the model"] += 2 * model_bytes
-    return parts | {"samples": max(parts.get("samples", 0), _kept(sample, method.max_samples))}
+    samples = max(parts.pop("samples", 0), _kept(sample, method.max_samples))
+    return parts | ({"samples": samples} if samples else {})
 
 
 def _kept(sample: Footprint, limit: int | None) -> int:
@@ -120,7 +120,7 @@ def _drawn(method: Staged, sample: Footprint) -> int:
     samples = int(min(0.8 * sample.samples or math.inf, method.max_gradients))
     try:
         pacing = Pacing(method.schedule, method.max_gradients, samples, kinds, 2)
-        return max(1, pacing.share(State(1, 0.0, *[torch.zeros(0)] * 3, State.begin(torch.zeros(0), "gram").choice)))
+        return max(1, pacing.share(replace(State.begin(torch.zeros(0), "gram"), number=1)))
     except BrainsurgeonError:  # too few gradients, which is said when the run starts
         return 1
 

@@ -120,3 +120,30 @@ def test_the_folder_of_a_run_knows_its_model(run: Run, tmp_path: Path) -> None:
     assert "Give --cell with one of: mp@0.9, mp@0.95" in run("evaluate", tmp_path / "run", status=1)
     told = run("evaluate", tmp_path / "run", "--cell", "mp@0.9", "--seconds", 0.01)
     assert "3,236 of them not zero" in told
+
+
+def test_a_fine_tuned_folder_knows_its_model(run: Run, tmp_path: Path) -> None:
+    """From a run, from a folder whose target was named, and from another fine-tuned one."""
+    run("prune", "demo", "-s", "0.9", "-m", "mp", "-o", tmp_path / "run", "--quiet")
+    short = ("--epochs", 1, "--quiet")
+    run("finetune", tmp_path / "run", "-o", tmp_path / "one", *short)
+    run("finetune", tmp_path / "one", "-o", tmp_path / "two", *short)
+    assert "3,236 of them not zero" in run("evaluate", tmp_path / "two", "--seconds", 0.01)
+    (tmp_path / "two" / "target.json").write_text("{}")
+    assert "name the target with --target" in run("evaluate", tmp_path / "two", status=1)
+
+
+def test_a_fine_tuned_folder_from_elsewhere_names_code_that_is_not_run(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "from brainsurgeon.paper.datasets.embedded import load_demo\n\n\ndef build():\n"
+        "    model, data = load_demo()\n    return {'model': model, 'data': data.train()}\n"
+    )
+    run("prune", f"{source}:build", "-s", "0.9", "-m", "mp", "-o", tmp_path / "run", "--quiet")
+    run("finetune", tmp_path / "run", "-o", tmp_path / "one", "--epochs", 1, "--quiet")
+    run("evaluate", tmp_path / "one", "--seconds", 0.01)
+    (tmp_path / "one" / ".signature").write_text("another's")
+    told = run("evaluate", tmp_path / "one", "--seconds", 0.01, status=1)
+    assert "was not made by you here" in told
+    assert "target.json" in told
+    run("evaluate", tmp_path / "one", "--seconds", 0.01, "--trust")

@@ -37,6 +37,7 @@ def finetune(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bar.")] = False,
 ) -> None:
     """Fine-tune a pruned model with its zeros kept; epochs are chosen on held-out training data, never on test data."""
+    from brainsurgeon.app.origin import keep_origin
     from brainsurgeon.app.scores import measure
     from brainsurgeon.files import save
     from brainsurgeon.training.finetune import finetune as run
@@ -71,6 +72,7 @@ def finetune(
         "finetuned": {**tuned.settings, "before": before, "after": after},
     }
     save(tuned.model, place, tuned.masks, compressed=compressed, record=told)
+    keep_origin(place, folder, target)
     print(tuned.summary())
     for name in before:
         print(f"{name}: {before[name]:.4g} before, {after[name]:.4g} after")

@@ -73,6 +73,7 @@ def open_pruned(
     folder: Path, target: str | None, cell: str | None, device: str | None = None, trust: bool = False
 ) -> Pruned:
     """Load a pruned model; everything in its folder is checked first, and code that it names is not simply run."""
+    from brainsurgeon.app.origin import ORIGIN, read_origin
     from brainsurgeon.app.runs import RunFolder
     from brainsurgeon.app.target import load_target
     from brainsurgeon.app.trust import check_trusted
@@ -89,6 +90,10 @@ def open_pruned(
         if isinstance(made.loss, Match) and recipe.checkpoint is not None:  # the dense model is that of the checkpoint
             made = load_target(target or recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed)
         place, text = _choose(run.cells(), cell, folder), (folder / "recipe.yaml").read_text()
+    elif target is None and (folder / ORIGIN).is_file():
+        spec, arguments, seed = read_origin(folder)
+        check_trusted(folder, spec, trust, "name the target yourself (--target), or ", ORIGIN)
+        made, place, text = load_target(spec, arguments, None, seed), folder, ""
     elif target is None:
         raise BrainsurgeonError(
             f"{folder} is not the folder of a run and does not say what made its model: give --target file.py:function"
