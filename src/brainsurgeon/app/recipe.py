@@ -23,6 +23,7 @@ from brainsurgeon.engine.budget import Part, exact_count, names_every
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.names import name_matches
 from brainsurgeon.pruning.auto.method import Auto
+from brainsurgeon.pruning.goal import Goal
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import PARTS, Method, make_method
@@ -75,7 +76,8 @@ class RecipeError(BrainsurgeonError):
 class Recipe(BaseModel):
     """What to prune, how, and with which settings. Made by `make_recipe`.
 
-    `settings` holds the settings of methods that were given, `options` those of their selections.
+    `settings` holds the settings of methods that were given, `options` those of their selections. A `goal` stands in
+    place of a sparsity, by the names of `Goal`'s fields; with `sweep` the sparsities are legs of one run.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -84,6 +86,8 @@ class Recipe(BaseModel):
     arguments: dict[str, Any] = {}
     checkpoint: str | None = None
     sparsity: Share | list[Share] | None = None
+    goal: dict[str, Plain] | None = None
+    sweep: bool = False
     method: str | list[str] = "auto"
     budget: Literal["global", "uniform"] | dict[str, LayerShare] = "global"
     include: str | list[str] | None = None
@@ -175,7 +179,9 @@ def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
             raise RecipeError(f"{origin}: unknown key {key!r}; {hint} The keys are: {', '.join(KEYS)}")
     own = {key: value for key, value in values.items() if key in OWN_KEYS}
     settings = {key: value for key, value in values.items() if key in SETTINGS and value is not None}
-    if own.get("sparsity") is None and not isinstance(own.get("budget"), dict):
+    if own.get("goal") is not None:
+        _check_goal(own, origin)
+    elif own.get("sparsity") is None and not isinstance(own.get("budget"), dict):
         own["sparsity"] = USUAL
     try:
         recipe = Recipe(**own, settings=settings)
@@ -194,6 +200,22 @@ def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
     except TypeError as error:
         raise RecipeError(f"{origin}: a setting has a value of the wrong kind: {error}") from None
     return recipe
+
+
+def _check_goal(own: dict[str, Any], origin: str) -> None:
+    """Refuse a goal that means nothing, and one beside a sparsity or a sweep."""
+    if own.get("sparsity") is not None or own.get("sweep"):
+        raise RecipeError(
+            f"{origin}: give a sparsity, several (a sweep), or a goal, which finds its own; not two of them"
+        )
+    goal, known = own["goal"], [field.name for field in dataclasses.fields(Goal) if field.name != "validation"]
+    if not isinstance(goal, dict) or (wrong := [str(name) for name in goal if name not in known]):
+        what = f"unknown key {wrong[0]!r}" if isinstance(goal, dict) else f"{goal!r:.60} is none"
+        raise RecipeError(f"{origin}: goal: {what}; a goal has: {', '.join(known)}")
+    try:
+        Goal(**goal)
+    except BrainsurgeonError as error:
+        raise RecipeError(f"{origin}: goal: {error}") from None
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Target:
     classes accuracy, of labels accuracy and F1, of numbers R²); it is never used to choose anything. `score` names one
     or several metrics instead, or is a function of the model, or of outputs and targets, as `brainsurgeon.evaluate`
     takes it.
-    `exclude` names what is left alone where the user names nothing.
+    `exclude` names what is left alone where the user names nothing. `validation` is data that may be chosen on: goals
+    and sweeps judge networks there; without it they hold some of the training samples out.
     """
 
     model: nn.Module
@@ -62,6 +63,7 @@ class Target:
     test: Any = None
     score: Score = None
     exclude: tuple[str, ...] | None = None
+    validation: Any = None
 
 
 def load_target(

@@ -28,6 +28,7 @@ from brainsurgeon.app.cli import (
     report,
     reproduce,
     shrink,
+    sweep,
     train,
 )
 
@@ -44,6 +45,7 @@ app = typer.Typer(
 # A new command is one file and one line here.
 app.command("prune")(prune.prune)
 app.command("compare")(compare.compare)
+app.command("sweep")(sweep.sweep)
 app.command("shrink")(shrink.shrink)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)

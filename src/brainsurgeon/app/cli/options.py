@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from brainsurgeon.app.recipe import Recipe
 
-MODEL, METHOD, EXAMINATION, RUN = "Model", "Method", "Examination", "Run"
+MODEL, METHOD, GOAL, EXAMINATION, RUN = "Model", "Method", "Goal", "Examination", "Run"
 
 TargetArgument = Annotated[
     str | None,
@@ -201,6 +201,42 @@ EffortOption = Annotated[
 SecondsOption = Annotated[
     float | None, typer.Option("--max-seconds", help="Seconds that a run may take.", rich_help_panel=METHOD)
 ]
+MaxDropOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-drop",
+        help="In place of a sparsity: the sparsest network that loses at most so much of the metric on held-out "
+        "training samples: 1%, 0.01.",
+        metavar="SHARE",
+        rich_help_panel=GOAL,
+    ),
+]
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What a goal is measured by: accuracy, perplexity, r2, loss, ….",
+        show_default="what the loss suggests",
+        rich_help_panel=GOAL,
+    ),
+]
+TargetBytesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The largest network whose compressed file has at most so many bytes: 5MB, 300kB, 10%.",
+        metavar="SIZE",
+        rich_help_panel=GOAL,
+    ),
+]
+TargetMacsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The largest network with at most so many multiply-adds a sample that are not with a zero: 40M, 50%.",
+        metavar="NUMBER",
+        rich_help_panel=GOAL,
+    ),
+]
+OF_GOAL = {"max_drop": "drop", "metric": "metric", "target_bytes": "target_bytes", "target_macs": "target_macs"}
+"""Options that make a goal, and what they are called there."""
 OF_TARGET = ("text", "test_text", "window")
 """Options that go to the function that makes the model."""
 KEYS_OF_OPTIONS = {"stages": "schedule", "sparsities": "sparsity", "methods": "method"}
@@ -214,6 +250,8 @@ def keys_given(parameters: dict[str, Any]) -> dict[str, Any]:
     named = {KEYS_OF_OPTIONS.get(name, name): value for name, value in parameters.items()}
     arguments = {key: str(v) if isinstance(v, Path) else v for key, v in named.items() if key in OF_TARGET and v}
     own = {key: value for key, value in named.items() if key in KEYS}
+    if goal := {OF_GOAL[name]: value for name, value in parameters.items() if name in OF_GOAL and value is not None}:
+        own["goal"] = goal
     return own | ({"arguments": arguments} if arguments else {})
 
 
@@ -225,7 +263,7 @@ def gather_new(
         return gather(recipe, settings, given)
     others = {**given, "recipe": recipe, "set": settings, "output": output}
     if wrong := [key for key, value in others.items() if value not in (None, [], ())]:
-        named = {"target": "the target", "schedule": "--stages"}
+        named = {"target": "the target", "schedule": "--stages", "goal": "the goal"}
         name = named.get(wrong[0], f"--{wrong[0].replace('_', '-')}")
         raise typer.BadParameter(f"a resumed run takes everything from its own recipe: leave out {name}")
     return None

@@ -1,4 +1,4 @@
-"""`brainsurgeon prune`: one model, one method, one sparsity."""
+"""`brainsurgeon prune`: one model, one method, one sparsity or a goal."""
 
 import typer
 
@@ -9,6 +9,10 @@ def prune(
     target: o.TargetArgument = None,
     sparsity: o.SparsityOption = None,
     method: o.MethodOption = None,
+    max_drop: o.MaxDropOption = None,
+    metric: o.MetricOption = None,
+    target_bytes: o.TargetBytesOption = None,
+    target_macs: o.TargetMacsOption = None,
     recipe: o.RecipeOption = None,
     checkpoint: o.CheckpointOption = None,
     text: o.TextOption = None,
@@ -40,6 +44,8 @@ def prune(
     [bold]Examples[/]
 
     brainsurgeon prune demo --sparsity 0.95
+
+    brainsurgeon prune model.py:build --max-drop 1%
 
     brainsurgeon prune model.py:build --checkpoint trained.safetensors -s 0.9 -k 2000
 

@@ -11,6 +11,7 @@ from brainsurgeon.app.report.output import safe_names
 from brainsurgeon.app.report.record import Outcome, Record
 from brainsurgeon.app.report.saved import Facts, Measured, Result, read
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.sweep import INDEX
 
 
 def read_record(folders: Sequence[Path]) -> Record:
@@ -74,6 +75,8 @@ def _read(folder: Path) -> Record:
         facts = read(Facts, folder / "run.json") if (folder / "run.json").is_file() else Facts()
         recipe, target = (folder / "recipe.yaml").read_text(), Path(run.recipe.target).name
         return Record(title, outcomes, facts, recipe, target, read_survey(folder))
+    if (folder / INDEX).is_file():  # a sweep that the library saved
+        return Record(title, tuple(_outcome(file.parent) for file in sorted(folder.glob("*/result.json"))))
     if (folder / "result.json").is_file():
         return Record(title, (_outcome(folder),), felt=read_survey(folder))
     raise BrainsurgeonError(f"{folder} is neither the folder of a run (recipe.yaml) nor of a result (result.json)")

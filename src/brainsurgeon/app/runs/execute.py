@@ -13,18 +13,21 @@ from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.runs.cells import Cell
 from brainsurgeon.app.runs.checks import check_fits, check_same_data, check_same_model
 from brainsurgeon.app.runs.folder import RunFolder
+from brainsurgeon.app.runs.paths import reach_goal, sweep_cells
 from brainsurgeon.app.runs.store import FileStore
 from brainsurgeon.app.scores import measure
 from brainsurgeon.app.target import load_target, seed_globals
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.files.versions import versions
+from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.surgery import Surgery
 
 
 def execute(run: RunFolder, callback: Callback = silent) -> list[Cell]:
     """Do what is still to do of a run, and return all its cells."""
     recipe = run.recipe
-    cells = [Cell(name, s, run.cell(name, s)) for s in recipe.sparsities for name in recipe.methods]
+    sparsities = sorted(recipe.sparsities) if recipe.sweep else recipe.sparsities  # legs of one run rise
+    cells = [Cell(name, s, run.cell(name, s)) for s in sparsities for name in recipe.methods]
     with run.locked():
         missing = [cell for cell in cells if not cell.finished]
         if missing:
@@ -48,7 +51,7 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
     check_same_data(run, target, recipe.seed)
     common = recipe.common(target.exclude)
     surgery = Surgery(target.model, target.data, target.loss, **common, progress=False, callback=notify)
-    methods = recipe.make_methods()
+    methods, swept = recipe.make_methods(), dict[str, Iterator[PruningResult]]()
     number = total - len(missing)
     if total > 1:
         notify(Event("cells", number, total))
@@ -56,11 +59,18 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
         if "dense" not in run.facts():
             run.note(dense=measure(target), versions=versions(surgery.device))
         seed_globals(recipe.seed)
-        label, number = cell.name, number + 1
-        store = FileStore(run.steps / f"{cell.name}.safetensors", surgery.device)
-        sparsity = recipe.sparsity_of(cell.sparsity, surgery.parts)
-        result = surgery.prune(sparsity, methods[cell.method], budget=recipe.budget, store=store)
-        scores = cell.save(store.completed(result), target, surgery.weights, surgery.values)
+        label, number, method = cell.name, number + 1, methods[cell.method]
+        if recipe.goal is not None:
+            label = f"{cell.method}@goal"
+            result = reach_goal(run, surgery, target, method)
+        elif recipe.sweep:
+            legs = swept.setdefault(cell.method, sweep_cells(run, surgery, target, cell.method, method))
+            result = next(found for found in legs if found.sparsity == cell.sparsity)
+        else:
+            store = FileStore(run.steps / f"{cell.name}.safetensors", surgery.device)
+            sparsity = recipe.sparsity_of(cell.sparsity, surgery.parts)
+            result = store.completed(surgery.prune(sparsity, method, budget=recipe.budget, store=store))
+        scores = cell.save(result, target, surgery.weights, surgery.values)
         after = {} if result.loss_after is None else {"sample loss": result.loss_after}
         notify(Event("cells", number, total, {**scores, **after}))
 

@@ -147,7 +147,7 @@ def _claimed(path: Path) -> Path:
 
 def _name(recipe: Recipe, kind: str) -> str:
     by_layer = recipe.sparsity is None and isinstance(recipe.budget, dict)
-    share = "budget" if by_layer else f"{recipe.sparsities[0]:g}"
+    share = "goal" if recipe.goal else "budget" if by_layer else f"{recipe.sparsities[0]:g}"
     what = f"{recipe.methods[0]}-{share}" if kind == "prune" else kind
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
 
