@@ -11,7 +11,7 @@ from brainsurgeon.app.cli import compare, prune
 from brainsurgeon.app.cli import inspect as inspection
 from brainsurgeon.app.cli import options as o
 
-OF_A_RUN = {"recipe", "settings", "output", "resume", "trust", "track", "quiet", "timed"}
+OF_A_RUN = {"recipe", "settings", "output", "resume", "trust", "track", "quiet", "timed", "sensitivity", "measured"}
 
 
 @pytest.mark.parametrize("command", [prune.prune, compare.compare, inspection.inspect], ids=lambda f: f.__name__)
