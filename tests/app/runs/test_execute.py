@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import signal
@@ -131,3 +132,30 @@ def test_a_run_does_not_go_on_with_another_model_or_other_data(tmp_path: Path) -
     run.note(data="other")
     with pytest.raises(RunError, match="the data come in another order, or are other data"):
         execute(run)
+
+
+@pytest.mark.parametrize(("method", "moment"), [("cbs", 1), ("cbs", 2), ("staged", 3), ("auto", 1), ("auto", 3)])
+def test_a_disk_that_fills_up_is_told_in_words_and_nothing_is_lost(
+    tmp_path: Path, method: str, moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"staged": {"schedule": 2, "max_gradients": 500}, "auto": {"max_gradients": 500}}.get(method, {})
+    base = {key: value for key, value in SETTINGS.items() if key not in ("num_gradients", "loss_samples")}
+    settings = {**base, "method": method, "sparsity": 0.8, **extra}
+    whole = RunFolder.create(make_recipe(settings), tmp_path / "whole")
+    execute(whole)
+    run = RunFolder.create(make_recipe(settings), tmp_path / "run")
+    written, write = 0, Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        nonlocal written
+        written += path.name.endswith(".safetensors.tmp")
+        if written >= moment:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(RunError, match=r"is full\. What was finished is there: make room, and go on with --resume"):
+            execute(run)
+    execute(run)
+    assert outcome(run) == outcome(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import torch
 from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.runs.cells import Cell
 from brainsurgeon.app.runs.checks import check_fits, check_same_data, check_same_model
-from brainsurgeon.app.runs.folder import RunFolder
+from brainsurgeon.app.runs.folder import RunError, RunFolder
 from brainsurgeon.app.runs.paths import reach_goal, sweep_cells
 from brainsurgeon.app.runs.store import FileStore
 from brainsurgeon.app.scores import measure
@@ -31,7 +32,7 @@ def execute(run: RunFolder, callback: Callback = silent) -> list[Cell]:
     with run.locked():
         missing = [cell for cell in cells if not cell.finished]
         if missing:
-            with _threads(recipe.threads):
+            with _threads(recipe.threads), _full_disk_told(run):
                 _finish(run, recipe, missing, len(cells), callback)
         shutil.rmtree(run.steps, ignore_errors=True)  # the results hold all that they said
     return cells
@@ -73,6 +74,20 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
         scores = cell.save(result, target, surgery.weights, surgery.values)
         after = {} if result.loss_after is None else {"sample loss": result.loss_after}
         notify(Event("cells", number, total, {**scores, **after}))
+
+
+@contextmanager
+def _full_disk_told(run: RunFolder) -> Iterator[None]:
+    """Say in words that the disk is full: what is written appears whole or not at all, so nothing is lost."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise RunError(
+            f"the disk that holds {run.path} is full. What was finished is there: make room, and go on with "
+            f"--resume {run.path}"
+        ) from error
 
 
 @contextmanager
