@@ -18,6 +18,9 @@ from brainsurgeon.paper.reproduce.tables import TITLES as PAPER_TITLES
 from brainsurgeon.paper.reproduce.tables import YARDSTICK
 from brainsurgeon.pruning.one_shot import FISHERS
 from experiments.finetune import before_and_after
+from experiments.kills import kills_table
+from experiments.memory import memory_table
+from experiments.promises import promises_table
 from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, read_runs, table
 from experiments.searches_figure import searches_table
 from experiments.structured import structured_table
@@ -134,8 +137,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "finetune-mlpnet": lambda: finetuned("mlpnet"),
     "finetune-resnet20": lambda: finetuned("resnet20"),
     "freeze": freeze,
+    "kills": kills_table,
     "labels": labels,
     "language": language_table,
+    "memory": memory_table,
+    "promises": promises_table,
     "readme-paper": paper,
     "readme-staged": overview,
     "searches": searches_table,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable
 
@@ -27,6 +28,7 @@ from brainsurgeon.network.sample_loss import (
     SampleLoss,
 )
 from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.one_shot import Examining, OneShot
 from brainsurgeon.pruning.staged.method import Staged
@@ -68,11 +70,12 @@ def estimate_seconds(
         available = samples_in(target.data) // settings.gradient_batch
         found["gradients"] += row * min(settings.num_gradients, available)
     for name, method in methods.items():
-        if isinstance(method, Staged):
-            taken = min(method.max_gradients, samples_in(target.data) * method.schedule.total)
-            found["gradients"] += row / settings.gradient_batch * taken * len(recipe.sparsities)
-        elif isinstance(method, Gradual):
-            found["gradients"] += row / settings.gradient_batch * method.max_gradients * len(recipe.sparsities)
+        if isinstance(method, Staged | Gradual | Auto):
+            taken = float(method.gradients if isinstance(method, Auto) else method.max_gradients)
+            if isinstance(method, Staged):
+                taken = min(taken, samples_in(target.data) * method.schedule.total)
+            seconds = min(row / settings.gradient_batch * taken, method.max_seconds or math.inf)
+            found[f"{name}, at most" if method.max_seconds else name] = seconds * len(recipe.sparsities)
         elif isinstance(method, OneShot) and (
             evaluated := _evaluated(method, samples_in(target.data), sample.flops_per_batch())
         ):

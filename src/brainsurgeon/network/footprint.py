@@ -41,7 +41,8 @@ def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            seen[storage.data_ptr()] = storage.nbytes()
+            # What is kept of a batch may be a part of all the data.
+            seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
         return tensor
 
     first = next(batch_loss.model.parameters())
