@@ -29,6 +29,7 @@ from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables, overview
 from experiments.write_budgets import budgets_table
 from experiments.write_errata import damping_shares, effects
+from experiments.write_goals import goals_table, sweeps_table
 from experiments.write_language import language_table
 from experiments.write_published import counts, deviations
 
@@ -131,6 +132,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "budgets": budgets_table,
     "choosing": choosing,
     "errata-counts": counts,
+    "goals": goals_table,
+    "goals-sweeps": sweeps_table,
     "errata-deviations": deviations,
     "errata-effects": effects,
     "exact-damping": damping_shares,
