@@ -51,16 +51,24 @@ def prune(
 
     brainsurgeon prune hf:FOLDER --text calibration.txt --sparsity 0.5 --method layerwise
 
+    torchrun --nproc-per-node 8 --no-python brainsurgeon prune hf:FOLDER --text calibration.txt -s 0.5 -m layerwise
+
     brainsurgeon prune --recipe recipe.yaml
 
     brainsurgeon prune --resume runs/20260101-120000-cbs-0.9
     """
-    from brainsurgeon.app.cli.run import carry_out, start
+    from brainsurgeon.app.cli.ranks import check_methods, joined
+    from brainsurgeon.app.cli.run import carry_out, check_resumed, start
     from brainsurgeon.app.cli.show import show_result
 
     full = o.gather_new(resume, output, recipe, settings, o.keys_given(locals()))
     if full is not None and len(full.methods) * len(full.sparsities) > 1:
         raise typer.BadParameter("this recipe has several methods or sparsities: use `brainsurgeon compare`")
-    run = start("prune", full, output, resume, trust)
-    cells = carry_out(run, "prune", track, quiet)
-    show_result(run, cells[0])
+    if resume is not None:
+        check_resumed(resume, trust)
+    with joined(output, resume) as place:
+        run = start("prune", full, place.output, place.resume, trust=True)
+        check_methods(run.recipe.methods)
+        cells = carry_out(run, "prune", track if place.first else None, quiet or not place.first)
+    if place.first:
+        show_result(run, cells[0])

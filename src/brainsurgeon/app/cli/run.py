@@ -26,15 +26,23 @@ def start(
     import torch
 
     from brainsurgeon.app.runs import RunFolder
-    from brainsurgeon.app.trust import check_trusted
 
     if resume is not None:
-        run = RunFolder.open(resume)
-        check_trusted(run.path, run.recipe.target, trust)
-        return run
+        if not trust:
+            check_resumed(resume, trust)
+        return RunFolder.open(resume)
     assert recipe is not None
     full = recipe.model_copy(update={"threads": recipe.threads or torch.get_num_threads()})
     return RunFolder.create(full, output, kind)
+
+
+def check_resumed(folder: Path, trust: bool) -> None:
+    """Refuse to go on with a run whose code is not the user's own, unless it is trusted."""
+    from brainsurgeon.app.runs import RunFolder
+    from brainsurgeon.app.trust import check_trusted
+
+    run = RunFolder.open(folder)
+    check_trusted(run.path, run.recipe.target, trust)
 
 
 def carry_out(run: "RunFolder", kind: str, track: list[str] | None, quiet: bool) -> "list[Cell]":
