@@ -2,9 +2,11 @@
 
     python -m experiments.structured resnet20 --checkpoints FOLDER --root DATA
     python -m experiments.structured mobilenet-0.75 --checkpoints FOLDER
+    python -m experiments.structured resnet20 --checkpoints FOLDER --root DATA --latency 20
 
 `norm` is the simple peer: as many units of every group go, those whose weights have the smallest L2 norm, and nothing
 is fitted anew. Both are fine-tuned alike, to the outputs of the dense network. A finished line is not computed again.
+`--latency` times networks of the recorded shapes for so many seconds each: it needs no training, and a quiet machine.
 """
 
 import argparse
@@ -77,6 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     images = load_images(protocol, options.root)
     model = load_network(protocol, [options.checkpoints])
     key = {"network": options.network, "macs": options.macs, "seed": options.seed}
+    if options.latency:
+        append(FILE, key | {"method": "latency", "command": _command()} | timed(model, images, key, options.latency))
+        print(structured_table())
+        return
     missing = [m for m in options.methods if not is_done(FILE, key | {"method": m})]
     if missing:
         shrunk, seconds = _shrunk(model, images, plan, options)
@@ -85,11 +91,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
             small = shrunk.model if method == "shrink" else by_norm(model, images, shrunk)
             line = key | {"method": method, "seconds": seconds, "dense": dense}
             line |= _line(model, small, shrunk, images, data, plan)
-            append(
-                FILE, plain(line | {"command": shlex.join(["python", "-m", "experiments.structured", *sys.argv[1:]])})
-            )
+            append(FILE, plain(line | {"command": _command()}))
             print({name: line[name] for name in ("method", "dense", "before", "after")}, flush=True)
     print(structured_table())
+
+
+def _command() -> str:
+    return shlex.join(["python", "-m", "experiments.structured", *sys.argv[1:]])
+
+
+def timed(model: nn.Module, images: ImageData, key: Record, seconds: float) -> Record:
+    """Time the dense network and one of the recorded shape, whose weights do not matter, in turn."""
+    run = next(line for line in read_lines(FILE) if key.items() <= line.items() and "kept" in line)
+    some = images.normalize(images.train_inputs[:32]), images.train_targets[:32]
+    prepared = prepare(Surgery(model, some, progress=False), 32, 1)
+    kept = [run["kept"][group.name][0] for group in prepared.groups]
+    removed = [torch.arange(group.units) >= count for group, count in zip(prepared.groups, kept, strict=True)]
+    numbers = numbers_after(prepared.groups, prepared.numbers, kept)
+    small = remove(copy.deepcopy(model), cuts_of(prepared.groups, removed, stored_shapes(model), numbers))
+    times = in_turn((model, small), (some[0][:1],), seconds)
+    return {"milliseconds": times, "threads": torch.get_num_threads(), "versions": versions("cpu")}
 
 
 def _shrunk(model: nn.Module, images: ImageData, plan: Plan, options: argparse.Namespace) -> tuple[ShrinkResult, float]:
@@ -167,8 +188,10 @@ def _line(
 def structured_table() -> str:
     """Tabulate the recorded runs."""
     rows = []
-    for run in read_lines(FILE):
-        macs, times = run["multiply_adds"], run["milliseconds"]
+    lines = read_lines(FILE)
+    latest = {line["network"]: line["milliseconds"] for line in lines if line["method"] == "latency"}
+    for run in (line for line in lines if line["method"] != "latency"):
+        macs, times = run["multiply_adds"], latest.get(run["network"], run["milliseconds"])
         rows.append(
             [
                 TITLES[run["network"]],
@@ -192,6 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--methods", nargs="+", default=["shrink", "norm"])
     parser.add_argument("--macs", type=float, default=0.5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--latency", type=float, metavar="SECONDS", help="only time networks of the recorded shapes")
     parser.add_argument("--threads", type=int, default=1)
     return parser
 
