@@ -197,7 +197,12 @@ def _line(
         "parameters": shrunk.parameters,
         "milliseconds": in_turn((model, tuned.model), example, 2.0),
         "kept": {group.name: [len(group.kept), group.units] for group in shrunk.groups},
-        "finetune": {**tuned.settings, "samples": plan.tuned_on, "seconds": tuned.seconds},
+        "finetune": {
+            **tuned.settings,
+            "samples": plan.tuned_on,
+            "seconds": tuned.seconds,
+            "best_epoch": tuned.best_epoch,
+        },
         "settings": shrunk.settings,
         "threads": torch.get_num_threads(),
         "versions": versions("cpu"),
