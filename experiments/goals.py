@@ -1,7 +1,7 @@
 """Goals against a grid: the sparsity that one run finds, beside whole runs at each of several sparsities.
 
     python -m experiments.goals mlpnet --checkpoints FOLDER --gradients 120000 --grid 0.9 0.95 0.975 0.98 0.985 0.99
-    python -m experiments.goals resnet20 --checkpoints FOLDER --gradients 6400 --drop 0.05 --grid 0.4 0.5 0.6 0.7 0.8
+    python -m experiments.goals resnet20 --checkpoints FOLDER --method layerwise --drop 0.02 --grid 0.5 0.6
 
 The last 2,000 training samples judge all networks and train none. A run of the grid has as many sample gradients as the
 whole goal run; so has the sweep over the grid. Every finished run is a line of experiments/results/goals.jsonl and is
@@ -43,12 +43,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = load_network(protocol, [options.checkpoints])
     inputs, targets = images.train()
     data, judges = (inputs[:-JUDGES], targets[:-JUDGES]), (inputs[-JUDGES:], targets[-JUDGES:])
-    common: dict[str, Any] = {"include": include, "progress": False, "max_gradients": options.gradients}
+    common: dict[str, Any] = {"include": include, "progress": False, "method": options.method}
+    trains = options.method in ("gradual", "staged", "auto")
+    common |= {"max_gradients": options.gradients} if trains else {"max_samples": options.samples}
     goal = Goal(metric="accuracy", drop=options.drop, validation=judges)
     command = " ".join(["python -m experiments.goals", *map(_shown, sys.argv[1:])])
 
     def record(kind: str, what: Record, run: Callable[[], list[PruningResult]]) -> None:
-        key = {"network": options.network, "kind": kind, "max_gradients": options.gradients, **what}
+        key = {
+            "network": options.network,
+            "kind": kind,
+            "method": options.method,
+            "max_gradients": options.gradients * trains,
+            **what,
+        }
         if is_done(options.results, key):
             return
         start, cpu = time.perf_counter(), time.process_time()
@@ -60,13 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(kind, what, f"{times['cpu_seconds']:.0f} s", [(n["sparsity"], n["judged"]) for n in networks], flush=True)
 
     def once(sparsity: float) -> list[PruningResult]:
-        return [prune(model, data, sparsity, "gradual", **common)]
+        return [prune(model, data, sparsity, **common)]
 
-    record("goal", {"drop": options.drop}, lambda: [prune(model, data, method="gradual", goal=goal, **common)])
+    record("goal", {"drop": options.drop}, lambda: [prune(model, data, goal=goal, **common)])
     grid = list(options.grid)
-    record("sweep", {"grid": grid}, lambda: [*sweep(model, data, grid, "gradual", validation=judges, **common).results])
     for sparsity in grid:
         record("grid", {"sparsity": sparsity}, partial(once, sparsity))
+    record("sweep", {"grid": grid}, lambda: [*sweep(model, data, grid, validation=judges, **common).results])
 
 
 def scores(model: nn.Module, images: ImageData, judges: Any) -> Record:
@@ -94,7 +102,9 @@ def _shown(argument: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", choices=sorted(PROTOCOLS))
-    parser.add_argument("--gradients", type=int, default=120_000)
+    parser.add_argument("--method", default="gradual")
+    parser.add_argument("--gradients", type=int, default=120_000, help="in all, of methods that train")
+    parser.add_argument("--samples", type=int, default=200, help="to calibrate on, of other methods")
     parser.add_argument("--drop", type=float, default=0.01)
     parser.add_argument("--grid", type=float, nargs="*", default=[0.9, 0.95, 0.975, 0.98, 0.985, 0.99])
     parser.add_argument("--threads", type=int, default=1)

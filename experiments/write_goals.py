@@ -20,11 +20,11 @@ def goals_table() -> str:
             [
                 NETWORKS[run["network"]],
                 f"{run['drop']:.0%}",
-                f"{run['max_gradients']:,}",
+                _gradients(run),
                 f"{found['sparsity']:g} ({found['judged']:.2f})",
                 f"{len(found['settings']['goal']['tries'])}, {run['cpu_seconds']:.0f} s",
                 f"{max(kept, default=0):g}" + (f" (not {min(lost):g})" if lost else ""),
-                f"{len(grid)} × {grid[0]['max_gradients']:,}, {sum(one['cpu_seconds'] for one in grid):.0f} s",
+                f"{len(grid)} × {_gradients(grid[0])}, {sum(one['cpu_seconds'] for one in grid):.0f} s",
             ]
         )
     head = ["network", "drop", "sample gradients", "found (accuracy)", "tries, CPU", "kept by the grid", "grid, CPU"]
@@ -51,7 +51,12 @@ def sweeps_table() -> str:
     return table(["network", "", "sample gradients", "CPU", "test accuracy"], rows)
 
 
+def _gradients(run: Record) -> str:
+    return f"{run['max_gradients']:,}" if run["max_gradients"] else run["method"]
+
+
 def _grid(runs: list[Record], like: Record) -> list[Record]:
     """Return the whole runs of a network, with as many sample gradients each as another run had in all."""
     keys = {"kind": "grid", "network": like["network"], "max_gradients": like["max_gradients"]}
+    keys |= {"method": like["method"]}
     return sorted((run for run in runs if keys.items() <= run.items()), key=lambda run: float(run["sparsity"]))

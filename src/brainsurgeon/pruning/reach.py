@@ -103,8 +103,8 @@ def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket]:
         last = path.legs[-1]
         raise BrainsurgeonError(
             f"the goal, {goal.words(name_of(path.metric))}, was missed already at a sparsity of {last.sparsity:g} "
-            f"(drop {path.lost(last):.2%} on {path.samples} held-out samples): allow more, or give the method more "
-            "effort, such as max_gradients"
+            f"(drop {path.lost(last):.2%} on {path.samples} held-out samples): allow more, give the method more "
+            "effort (max_gradients), or take one that does not train, such as layerwise: little training does harm"
         )
     return best, bracket
 
