@@ -78,10 +78,11 @@ def test_a_pulse_after_the_deadline_ends_the_work(now: list[float]) -> None:
 
 def test_a_step_may_have_less_time_than_the_run(now: list[float]) -> None:
     clock = Clock(limit=10.0)
-    with pytest.raises(TimeUp), clock.within(2.0):
+    with clock.within(2.0):
         assert clock.left == 2.0
         now[0] += 3.0
-        clock.pulse()
+        with pytest.raises(TimeUp):
+            clock.pulse()
     assert clock.left == 7.0
     with clock.within(100.0):
         assert clock.left == 7.0

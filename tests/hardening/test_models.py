@@ -310,7 +310,7 @@ def test_empty_layers_are_passed_over() -> None:
         ({"dtype": "float32"}, "floating-point type"),
         ({"dtype": torch.int8}, "floating-point type"),
         ({"budget": {0: 0.5}}, "budget must be"),
-        ({"budget": {"0": "half"}}, "sparsity must lie"),
+        ({"budget": {"0": "half"}}, "must lie from 0 to 1"),
         ({"budget": ["uniform"]}, "budget must be"),
         ({"include": 3}, "include and exclude take"),
         ({"damping": "small"}, "damping"),

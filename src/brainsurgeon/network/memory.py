@@ -10,6 +10,7 @@ import torch
 from brainsurgeon.errors import BrainsurgeonError
 
 GIB = 1 << 30
+UNITS = ("bytes", "KiB", "MiB")
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -26,6 +27,15 @@ def check_device(name: str | torch.device) -> torch.device:
         reason = str(error).strip().partition("\n")[0]
         raise BrainsurgeonError(f"device {str(name)!r} cannot be used here: {reason}") from error
     return device
+
+
+def readable(number: float) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    for unit in UNITS:
+        if number < 1024:
+            return f"{number:.4g} {unit}"
+        number /= 1024
+    return f"{number:,.1f} GiB"
 
 
 def available_bytes(device: torch.device) -> int | None:
@@ -60,7 +70,7 @@ def check_fits(rows: int, size: int, dtype: torch.dtype, device: torch.device) -
         return
     fitting = int(free / 1.1 / (size * dtype.itemsize))
     raise BrainsurgeonError(
-        f"{rows} gradients of {size} weights take {needed / GIB:.1f} GiB, and {free / GIB:.1f} GiB are free on "
+        f"{rows} gradients of {size} weights take {readable(needed)}, and {readable(free)} are free on "
         f"{device}: give num_gradients={max(fitting, 1)} or fewer (means over more samples with gradient_batch), or "
         "dtype=torch.bfloat16, or exclude some layers"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from brainsurgeon.network.footprint import Footprint
-from brainsurgeon.network.memory import GIB, DoesNotFitError, available_bytes
+from brainsurgeon.network.memory import DoesNotFitError, available_bytes, readable
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.memory import memory_needs
 from brainsurgeon.pruning.methods import Method, make_method
@@ -47,8 +47,8 @@ def check_memory(
     largest = max(parts.items(), key=lambda part: part[1])
     told = f"What would fit: {'; or '.join(remedies)}" if remedies else "Nothing that it can be told would make it fit"
     raise DoesNotFitError(
-        f"this run needs about {needed / GIB:.1f} GiB ({largest[1] / GIB:.1f} of them for {largest[0]} of "
-        f"{weights.size:,} weights), and {free / GIB:.1f} GiB are free on {device}. {told}"
+        f"this run needs about {readable(needed)} ({readable(largest[1])} of them for {largest[0]} of "
+        f"{weights.size:,} weights), and {readable(free)} are free on {device}. {told}"
     )
 
 

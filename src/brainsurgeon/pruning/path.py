@@ -32,7 +32,8 @@ from brainsurgeon.network.names import name_matches
 from brainsurgeon.pruning.auto.candidates import LARGE
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.goal import name_of, needs_samples
-from brainsurgeon.pruning.gradual.method import Gradual, GradualRun
+from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.gradual.run import GradualRun
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, describe
 from brainsurgeon.pruning.outcome import Start, Task

@@ -19,8 +19,8 @@ def test_every_option_but_those_of_the_run_is_a_key_of_the_recipe(command: Calla
     """A parameter that no recipe knows would be dropped without a word."""
     names = set(inspect.signature(command).parameters)
     given = o.keys_given({name: name for name in names})
-    arguments = given.pop("arguments", {})
-    assert {*given.values(), *arguments} == names - OF_A_RUN
+    arguments, goal = given.pop("arguments", {}), given.pop("goal", {})
+    assert {*given.values(), *goal.values(), *arguments} == names - OF_A_RUN
     assert given["schedule"] == "stages"
     assert given["method"] in {"method", "methods"}
 

@@ -106,10 +106,10 @@ def test_inspect_says_what_would_happen_and_does_nothing(
     assert "left alone" in out  # the biases
     assert "gradients" in out.partition("Time")[2]
     assert not list(Path.cwd().iterdir())
-    monkeypatch.setattr("brainsurgeon.pruning.memory.available_bytes", lambda device: 1000)
+    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda device: 1000)
     monkeypatch.setattr("brainsurgeon.app.forecast.available_bytes", lambda device: 1000)
     assert main(["inspect", TARGET, "--no-time"]) == 3
-    assert "What would fit" in capsys.readouterr().err
+    assert "and 1000 bytes are free on cpu. Nothing that it can be told would make it fit" in capsys.readouterr().err
     assert main(["prune", TARGET, "-o", "run"]) == 3
 
 

@@ -15,7 +15,7 @@ from brainsurgeon.app.runs.store import FileStore
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.files import writing
 from brainsurgeon.pruning.gradual import loop as loop_module
-from brainsurgeon.pruning.gradual import method as method_module
+from brainsurgeon.pruning.gradual import run as run_module
 
 BASE = {key: SETTINGS[key] for key in ("target", "seed", "threads")}
 LAYERWISE = {**BASE, "method": ["layerwise", "wanda"], "sparsity": 0.7}
@@ -97,7 +97,7 @@ def test_a_gradual_run_that_dies_goes_on_from_the_last_state_that_was_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
     monkeypatch.setattr(loop_module, "TOLD", -1.0)
-    monkeypatch.setattr(method_module, "SAVED", -1.0)
+    monkeypatch.setattr(run_module, "SAVED", -1.0)
     whole = RunFolder.create(make_recipe(GRADUAL), tmp_path / "whole")
     execute(whole)
     run = RunFolder.create(make_recipe(GRADUAL), tmp_path / "run")

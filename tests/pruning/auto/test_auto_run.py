@@ -19,7 +19,7 @@ from brainsurgeon.pruning.auto import run as run_module
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.auto.run import AutoRun
 from brainsurgeon.pruning.gradual import loop as loop_module
-from brainsurgeon.pruning.gradual import method as gradual_module
+from brainsurgeon.pruning.gradual import run as gradual_module
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.one_shot import OneShot

@@ -17,9 +17,10 @@ from torch.nn import functional as F  # noqa: N812
 from brainsurgeon import BrainsurgeonError, PruningResult, Surgery, prune
 from brainsurgeon.engine.budget import exact_count
 from brainsurgeon.events import clock as clock_module
+from brainsurgeon.network.distillation import Lesson
 from brainsurgeon.pruning import judging as judging_module
 from brainsurgeon.pruning.gradual import loop as loop_module
-from brainsurgeon.pruning.gradual import method as method_module
+from brainsurgeon.pruning.gradual import run as run_module
 from brainsurgeon.pruning.gradual.loop import Plan
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
@@ -126,8 +127,11 @@ class Counting:
 
     def __call__(self, output: Tensor, target: Tensor) -> Tensor:
         if output.requires_grad:
-            self.samples += len(target)
+            output.register_hook(lambda _: self.count(len(target)))
         return F.cross_entropy(output, target)
+
+    def count(self, samples: int) -> None:
+        self.samples += samples
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 1000, 6000])
@@ -157,7 +161,7 @@ def test_the_search_for_a_learning_rate_takes_a_quarter_of_the_gradients_at_most
 
 
 def test_gradients_of_a_try_that_diverges_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(method_module, "RATES", (1e-4, 1e-3, 1e-2, 1e25, 1e30))
+    monkeypatch.setattr(run_module, "RATES", (1e-4, 1e-3, 1e-2, 1e25, 1e30))
     loss = Counting()
     settings = {"max_gradients": 4000, "batch_size": 8, "distil": 0.0, "progress": False}
     result = prune(BY_NAME["sequential"].model(), wide(), 0.6, "gradual", loss, **settings)
@@ -221,7 +225,7 @@ class Clock:
 def test_it_ends_in_time_with_the_exact_count(tick: float, rate: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(tick)
     fake = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic)
-    for module in (loop_module, method_module, judging_module, clock_module):
+    for module in (loop_module, run_module, judging_module, clock_module):
         monkeypatch.setattr(module, "time", fake)
     settings = {"max_gradients": 10**6, "learning_rate": rate, "batch_size": 16, "progress": False}
     result = prune(model(), data(), 0.6, "gradual", max_seconds=20.0, **settings)
@@ -236,7 +240,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits(
 ) -> None:
     """After the search for a learning rate, and after any step, where every step is stored."""
     monkeypatch.setattr(loop_module, "TOLD", -1.0)
-    monkeypatch.setattr(method_module, "SAVED", -1.0)
+    monkeypatch.setattr(run_module, "SAVED", -1.0)
     chosen = {**FAST, "max_gradients": 1300 if "learning_rate" in settings else 160, **settings}
     chosen.pop("progress")
 
@@ -319,5 +323,5 @@ def test_what_is_minimised_depends_on_how_many_samples_are_held_out() -> None:
     assert few.settings["lesson"]["temperature"] == 4.0
     assert many.settings["lesson"]["share"] == 0.0
     assert (few.settings["mixup"], many.settings["mixup"]) == (True, False)
-    assert Gradual(distil=0.3, temperature=2.0, features=5.0).lesson(True, True) == method_module.Lesson(0.3, 2.0, 5.0)
+    assert Gradual(distil=0.3, temperature=2.0, features=5.0).lesson(True, True) == Lesson(0.3, 2.0, 5.0)
     assert Gradual(plan=Plan(cuts=3)).plan.cuts == 3

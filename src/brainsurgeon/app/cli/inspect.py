@@ -124,10 +124,12 @@ def _layers(found: "Inspection") -> Table:
 
 
 def _say_needs(console: Console, found: "Inspection") -> None:
+    from brainsurgeon.network.memory import readable
+
     total = sum(found.memory.values())
-    parts = ", ".join(f"{name} {_size(value)}" for name, value in found.memory.items())
-    free = "unknown" if found.free is None else _size(found.free)
-    console.print(f"Memory: about [bold]{_size(total)}[/] ({parts}); free: {free}.", highlight=False, soft_wrap=True)
+    parts = ", ".join(f"{name} {readable(value)}" for name, value in found.memory.items())
+    free = "unknown" if found.free is None else readable(found.free)
+    console.print(f"Memory: about [bold]{readable(total)}[/] ({parts}); free: {free}.", highlight=False, soft_wrap=True)
     if found.seconds:
         parts = ", ".join(f"{escape(name)} {_time(value)}" for name, value in found.seconds.items())
         whole = _time(sum(found.seconds.values()))
@@ -137,14 +139,6 @@ def _say_needs(console: Console, found: "Inspection") -> None:
             highlight=False,
             soft_wrap=True,
         )
-
-
-def _size(number: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:,.1f} GiB"
 
 
 def _time(seconds: float) -> str:

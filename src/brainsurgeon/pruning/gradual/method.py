@@ -5,37 +5,23 @@ The curvature that training keeps anyway, the running mean of the squared gradie
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
 
 from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.events import Event
-from brainsurgeon.events.clock import TimeUp
-from brainsurgeon.network.checks import check_loss, check_suspects
-from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance
-from brainsurgeon.network.match import Match
-from brainsurgeon.network.modes import train_statistics
-from brainsurgeon.network.weights import NORMALISATION, Layer
-from brainsurgeon.pruning.finish import measured_loss
-from brainsurgeon.pruning.gradual.loop import Plan, Training
-from brainsurgeon.pruning.gradual.student import Student
-from brainsurgeon.pruning.judging import ENOUGH, affordable
+from brainsurgeon.network.distillation import Lesson
+from brainsurgeon.network.weights import Layer
+from brainsurgeon.pruning.gradual.loop import Plan
+from brainsurgeon.pruning.gradual.run import GradualRun
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
-from brainsurgeon.pruning.patterns import as_pattern, budget_in, is_free, pattern_shares
-from brainsurgeon.samples.batches import Batch, regroup, tensors_of
-from brainsurgeon.samples.held_out import TrainingSamples
-from brainsurgeon.samples.mixup import mixup
+from brainsurgeon.pruning.patterns import as_pattern, is_free, pattern_shares
+from brainsurgeon.samples.batches import Batch
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
@@ -43,16 +29,6 @@ if TYPE_CHECKING:
 Augment = Callable[[Batch, torch.Generator], Batch]
 FEATURES = 10.0
 """The weight of the distance from the dense network's normalised features, where few samples are held out."""
-RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006)
-"""Learning rates that may be tried, neighbours first, until the next one is worse."""
-FIRST_RATE, FIRST_REPAIR = 4, 2
-"""The number of the rate that is tried first: with cuts to come, and after the only cut."""
-TRIED, SEARCHED = 0.03, 0.25
-"""The share of the sample gradients that each try of a learning rate takes, and that all of them may take."""
-FIRST_CUT = 0.4
-"""The share of the time that the first cut may take."""
-SAVED = 30.0
-"""Seconds between two states of training that are stored."""
 
 
 @dataclass(frozen=True)
@@ -130,234 +106,3 @@ class Gradual:
         temperature = self.temperature if self.temperature is not None else 4.0 if few else 1.0
         features = self.features if self.features is not None else FEATURES if few and normalised else 0.0
         return Lesson(share, temperature, features)
-
-
-class GradualRun:
-    """One run of a `Gradual`."""
-
-    def __init__(self, method: Gradual, surgery: Surgery, task: Task):
-        if surgery.data is None:
-            raise BrainsurgeonError(f"method {method.name!r} needs training samples: give data (only `mp` needs none)")
-        self.method, self.surgery, self.task = method, surgery, task
-        self.samples = task.samples or TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
-        self.held_out = affordable(surgery.batch_loss, self.samples.held_out(), task.clock)
-        check_suspects(surgery.batch_loss, self.samples.everything())
-        check_loss(surgery.batch_loss, self.held_out[0])
-        self.few = self.samples.held < ENOUGH
-        self.dense = surgery.batch_loss.model
-        self.tokens = not tensors_of(self.held_out[0])[0].is_floating_point()
-        norms = any(isinstance(module, NORMALISATION) for module in self.dense.modules())
-        lesson = method.lesson(self.few, norms and not self.tokens)
-        self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
-        if not self.teacher.can_teach:
-            raise BrainsurgeonError(
-                "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or "
-                'take loss="match", which compares them with the dense model\'s'
-            )
-        self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
-        self.final = budget_in(method.pattern, surgery, task.shares)
-        self.notes: list[str] = []
-        self.gradients, self.saved = 0, time.monotonic()
-        self.legs = task.start.legs if task.start else 0
-        self.begun = (task.begun or self._begin()) if method.first_cut else None
-        self.span = (time.monotonic(), task.clock.left)
-
-    def run(self) -> Outcome:
-        """Find the rate, train, and measure."""
-        method, surgery, clock = self.method, self.surgery, self.task.clock
-        before = measured_loss(self.dense, surgery.loss, self.held_out, surgery.device)
-        stored = self.task.store.load_part(0) if self.task.store else None
-        if stored is None:
-            rate = method.learning_rate or self.find_rate()
-            stored = self._stored(rate, self.gradients, 0)
-            self._save(stored)
-        rate, searched = float(stored["rate"]), int(stored["searched"])
-        self.gradients = int(stored["gradients"])
-        steps = max(1, (method.max_gradients - searched) // self.batch_size)
-        with clock.measure("training"):
-            student = self._train(steps, rate, self.task.clock.deadline, stored)
-        masks = student.pruned()
-        values = {name: value.detach() for name, value in student.effective().items()}
-        self._write_buffers(student)
-        return Outcome(
-            masks,
-            values,
-            self.held_out,
-            before,
-            seconds=clock.seconds,
-            record={
-                "learning_rate": rate,
-                "batch_size": self.batch_size,
-                "lesson": vars(self.teacher.lesson) | {},
-                "mixup": self._mixes,
-                "sample_gradients": self.gradients,
-                "training_gradients": self.gradients,
-                "training_samples": self.samples.size,
-                "held_out_samples": self.samples.held,
-            },
-            notes=tuple(self.notes),
-        )
-
-    def _network(self) -> nn.Module:
-        """Return a copy of the network that training begins with: the dense one, or what the leg before gave."""
-        model = copy.deepcopy(self.dense)
-        if self.task.start is not None:
-            model.load_state_dict(self.task.start.model.state_dict())
-        return model
-
-    def _begin(self) -> Outcome | None:
-        """Let the start make the whole cut, on the training samples alone."""
-        assert self.method.first_cut is not None
-        part = copy.copy(self.surgery)
-        part.data = self.samples.training()
-        model = self._network()
-        try:
-            with self.task.clock.within(FIRST_CUT * self.task.clock.left):
-                found = self.method.first_cut.run(part, dataclasses.replace(self.task, model=model, store=None))
-        except TimeUp:
-            self.notes.append("there was no time for a first cut: weights go while the others are trained")
-            return None
-        values = {name: model.get_parameter(name).detach() for name in self.surgery.weights.names}
-        self.notes += found.notes
-        return dataclasses.replace(found, values=values)
-
-    @property
-    def _mixes(self) -> bool:
-        wanted = self.few if self.method.mix is None else self.method.mix
-        return wanted and not self.tokens and self.teacher.lesson.share == 1
-
-    @property
-    def _has_targets(self) -> bool:
-        return not isinstance(self.surgery.loss, Match) or self.surgery.loss.targets
-
-    def _deadline(self, share: float) -> float:
-        """Return when a share of the time for tries and training will be up."""
-        begun, seconds = self.span
-        return begun + share * seconds
-
-    def _hurried(self, tries: int) -> bool:
-        """Say whether a limit of time leaves none for another try; the first is always made."""
-        begun, seconds = self.span
-        return bool(tries) and time.monotonic() - begun > SEARCHED * seconds * tries / (tries + 1)
-
-    def find_rate(self) -> float:
-        """Return the learning rate with the least held-out loss after a short run with all its cuts."""
-        steps = max(20, int(TRIED * self.method.max_gradients / self.batch_size))
-        tries = int(SEARCHED * self.method.max_gradients / (steps * self.batch_size))
-        losses: dict[int, float] = {}
-
-        def held(number: int) -> float:
-            if number not in losses and (len(losses) >= tries or self._hurried(len(losses))):
-                return math.inf
-            if number not in losses:
-                losses[number] = self._try(steps, RATES[number], self._deadline(0.05 * (len(losses) + 1)))
-            return losses[number]
-
-        best = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
-        if tries < 2:  # a single try compares with nothing
-            return RATES[best]
-        with self.task.clock.measure("learning rate"):
-            while best and held(best) == math.inf:  # it diverges
-                best -= 1
-            for way in (-1, 1):
-                while 0 <= best + way < len(RATES) and held(best + way) < held(best):
-                    best += way
-        return RATES[best]
-
-    def _try(self, steps: int, rate: float, deadline: float) -> float:
-        """Return the held-out loss after a short run at a rate, infinite where it diverges."""
-        try:
-            return self._held_loss(self._train(steps, rate, deadline))
-        except BrainsurgeonError:
-            return math.inf
-
-    def _train(self, steps: int, rate: float, deadline: float, stored: dict[str, Tensor] | None = None) -> Student:
-        """Train a fresh copy of the network at the start, or go on from what was stored; a try stores nothing."""
-        model = self._network()
-        everything = self.method.repair == "all"
-        for name, parameter in self.surgery.original.named_parameters():
-            model.get_parameter(name).requires_grad_(parameter.requires_grad)  # what was frozen stays so
-        if everything and self.batch_size > 1:  # a single sample has no variance
-            train_statistics(model)
-        student = Student(model, self.surgery.weights, everything)
-        plan = self.method.plan
-        if self.begun is not None and self.begun.values is not None:
-            student.begin(self.begun.values, self.begun.masks)
-            plan = dataclasses.replace(plan, end=0.0, cuts=0)
-        elif self.task.start is not None:
-            student.go_on(self.task.start.masks)
-
-        def batches(start: int) -> Iterator[Batch]:
-            return self._batches(steps, start)
-
-        notify = self._beat if stored is None else self.task.notify
-        training = Training(student, self.teacher, batches, plan, self.final, steps, rate, notify, deadline)
-        if student.gone:
-            gone = torch.cat([student.gone[name].reshape(-1) for name in self.surgery.weights.names])
-            training.gone = tuple(int(gone[group].sum()) for group in self.final.groups)
-        if stored is None:
-            return self._counted(training)
-        searched, before = int(stored["searched"]), self.gradients
-
-        def checkpoint(tensors: dict[str, Tensor], step: int) -> None:
-            if time.monotonic() - self.saved > SAVED:
-                self._save(self._stored(rate, before + training.samples, step, searched) | tensors)
-
-        training.checkpoint = checkpoint
-        start = int(stored["step"])
-        return self._counted(training, start, stored if start else None)
-
-    def _beat(self, _: Event) -> None:
-        self.task.clock.beat()  # tries tell no more than that they go on
-
-    def _counted(self, training: Training, start: int = 0, tensors: dict[str, Tensor] | None = None) -> Student:
-        try:
-            training.run(start, tensors)
-        finally:
-            self.gradients += training.samples
-        return training.student
-
-    def _stored(self, rate: float, gradients: int, step: int, searched: int | None = None) -> dict[str, Tensor]:
-        """Return where the run is, as tensors by name."""
-        numbers = {
-            "rate": rate,
-            "step": step,
-            "gradients": gradients,
-            "searched": gradients if searched is None else searched,
-        }
-        return {name: torch.tensor(number, dtype=torch.float64) for name, number in numbers.items()}
-
-    def _save(self, tensors: dict[str, Tensor]) -> None:
-        if self.task.store:
-            self.task.store.save_part(0, tensors)
-        self.saved = time.monotonic()
-
-    def _batches(self, steps: int, start: int) -> Iterator[Batch]:
-        """Yield the batches of the steps from a number on; each depends on the seed and its number alone."""
-        count = steps * self.batch_size
-        batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs), self.batch_size)
-        if self._mixes:
-            batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
-        generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)
-        for number, batch in enumerate(batches):
-            if self.method.augment is not None:
-                batch = self.method.augment(batch, generator)
-            if number >= start:
-                yield batch
-
-    @torch.no_grad()
-    def _held_loss(self, student: Student) -> float:
-        """Return what the held-out samples say of a student: the distance from the dense outputs where they are few."""
-        student.write(student.model)
-        student.model.eval()
-        if self.few and self.teacher.parts is not None:
-            return held_out_distance(student.model, self.dense, self.teacher.parts, self.held_out)
-        return measured_loss(student.model, self.surgery.loss, self.held_out, self.surgery.device) or 0.0
-
-    @torch.no_grad()
-    def _write_buffers(self, student: Student) -> None:
-        """Give the model that is handed back what training made of the buffers and of the other parameters."""
-        for name, buffer in student.model.named_buffers():
-            self.task.model.get_buffer(name).copy_(buffer)
-        for name, value in student.effective().items():
-            self.task.model.get_parameter(name).copy_(value)
