@@ -5,7 +5,7 @@ from experiments.records import RESULTS, Record, read_lines, table
 TITLES = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "layerwise": "`layerwise`", "auto": "`auto`, trained"}
 
 
-def language_table(name: str = "smollm2-135m") -> str:
+def language_table(name: str = "smollm2-135m", digits: int = 1) -> str:
     """Tabulate perplexity by method, budget and sparsity, with the seconds in brackets."""
     runs = [run for run in read_lines(RESULTS / f"language-{name}.jsonl")]
     columns = sorted({(run["pattern"] != "default", run["sparsity"]) for run in runs})
@@ -17,7 +17,7 @@ def language_table(name: str = "smollm2-135m") -> str:
                 own = [run for run in runs if _key(run) == (method, budget, costs)]
                 if own:
                     title = TITLES[method] + (" without costs" if costs else "")
-                    rows.append([title, budget, *(_cell(own, column) for column in columns)])
+                    rows.append([title, budget, *(_cell(own, column, digits) for column in columns)])
     return table(head, rows)
 
 
@@ -25,6 +25,6 @@ def _key(run: Record) -> tuple[str, str, str]:
     return run["method"], run["budget"], run.get("given", {}).get("costs", "")
 
 
-def _cell(runs: list[Record], column: tuple[bool, float]) -> str:
+def _cell(runs: list[Record], column: tuple[bool, float], digits: int) -> str:
     found = [run for run in runs if (run["pattern"] != "default", run["sparsity"]) == column]
-    return f"{found[-1]['perplexity']:.1f} ({found[-1]['seconds']:.0f} s)" if found else "–"
+    return f"{found[-1]['perplexity']:.{digits}f} ({found[-1]['seconds']:.0f} s)" if found else "–"

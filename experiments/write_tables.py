@@ -143,6 +143,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "kills": kills_table,
     "labels": labels,
     "language": language_table,
+    "stories": lambda: language_table("stories15M", 2),
     "memory": memory_table,
     "promises": promises_table,
     "readme-paper": paper,
