@@ -140,7 +140,7 @@ def test_sums_in_pieces_are_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the pieces in which the stored gradients are read, the results are the same."""
     toy, fisher, H = build((5, 12), torch.bfloat16)
     monkeypatch.setattr(streaming, "PIECE", 7)
-    monkeypatch.setattr(streaming.pieces, "__defaults__", (None, 7))
+    monkeypatch.setattr(streaming.pieces, "__defaults__", (None, 7, None))
     assert len(list(streaming.pieces(fisher.columns))) == 12
     assert_close(fisher.product(torch.from_numpy(toy.w)), H @ toy.w, torch.bfloat16)
     assert_close(fisher.diagonal(), np.diag(H), torch.bfloat16)
@@ -291,3 +291,38 @@ def test_updates_and_newton_steps_are_refined(K: int, n: int) -> None:
     force = np.linalg.norm((H @ step.numpy())[kept])
     assert np.linalg.norm((H @ update.numpy())[kept]) < 7e-8 * force
     assert np.linalg.norm((H @ newton.numpy() + a.numpy())[kept]) < 1.2e-4 * float(a.norm())
+
+
+@pytest.mark.parametrize("iterative", [False, True], ids=["factored", "by conjugate gradients"])
+@pytest.mark.parametrize("shape", [(300, 60), (60, 300)], ids=["wide", "tall"])
+@pytest.mark.parametrize("damping", [1e-5, 1e-8])
+def test_a_damping_that_float32_would_drown_is_kept(
+    damping: float, shape: tuple[int, int], iterative: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strong directions, stored in float32: sums in float32 would be wrong by more than λ."""
+    if iterative:
+        monkeypatch.setattr(compensation, "FACTOR_BYTES", 0)
+        monkeypatch.setattr(compensation, "FACTOR_SHARE", 0.0)
+    size, rows = shape
+    generator = torch.Generator().manual_seed(0)
+    strong = torch.randn(size, 5, generator=generator) @ torch.randn(5, rows, generator=generator)
+    columns = 5 * strong + 0.05 * torch.randn(size, rows, generator=generator)
+    w = torch.randn(size, generator=generator, dtype=torch.float64)
+    pruned = torch.rand(size, generator=generator) < 0.5
+    fisher, twin = Fisher(columns, damping), columns.double() @ columns.double().T / rows
+    twin.diagonal().add_(damping)
+    step = torch.where(pruned, -w, 0.0)
+    exact = step.clone()
+    exact[~pruned] = torch.linalg.solve(twin[~pruned][:, ~pruned], -twin[~pruned][:, pruned] @ step[pruned])
+    found = fisher.compensate(pruned, step)
+    cost, best = found @ twin @ found, exact @ twin @ exact
+    assert float(cost / best) < (1.01 if iterative else 1.0001)
+    assert any("small beside the curvature" in note for note in fisher.notes)
+    torch.testing.assert_close(fisher.inverse_diagonal(), torch.linalg.inv(twin).diagonal(), rtol=1e-3, atol=0)
+
+
+def test_an_ordinary_damping_leaves_the_products_as_they_are_stored() -> None:
+    fisher = Fisher(torch.randn(30, 8, generator=torch.Generator().manual_seed(0)), 1e-3)
+    fisher.compensate(torch.arange(30) < 9, torch.where(torch.arange(30) < 9, 1.0, 0.0).double())
+    assert fisher.precision is None
+    assert not fisher.notes

@@ -22,6 +22,9 @@ COPY_BYTES = 256 << 20
 SKETCH_ROWS, SKETCH_DAMPING = 1500, 10.0
 """Of the preconditioner. More rows save few iterations and cost more than they save; so does less damping."""
 
+ILL_CONDITIONED = 1e-10
+"""The relative residual of an update whose damping is tiny: a small residual may still cost much there."""
+
 
 class Compensation:
     """CBS-U: (G_SᵀG_S/K + λI) d_S = −(G_SᵀG_P/K) d_P − a_S (section 6 of the paper, with its slip mended).
@@ -55,7 +58,7 @@ class Compensation:
     def _best(self, step: Tensor, linear: Tensor | None) -> Tensor:
         fisher, kept = self._fisher, self._kept
         full = torch.where(self._pruned, step, 0.0)
-        force = combine(fisher.columns, full)  # G_P d_P, a K-vector
+        force = combine(fisher.columns, full, fisher.precision)  # G_P d_P, a K-vector
         extra = None if linear is None else linear[kept]
         if self._factor is None:
             full[kept] = self._iterate(force, extra)
@@ -91,7 +94,8 @@ class Compensation:
 
         guess = fisher.last_step  # another mask's update, such as a rival's, is a good start
         start = None if guess is None or extra is not None else guess[self._kept]
-        solution, note = conjugate_gradients(product, b, self._sketch(), start=start)
+        tolerance = {} if fisher.precision is None else {"tolerance": ILL_CONDITIONED}
+        solution, note = conjugate_gradients(product, b, self._sketch(), start=start, **tolerance)
         if extra is None:
             fisher.last_step = torch.zeros(fisher.size, dtype=torch.float64, device=b.device)
             fisher.last_step[self._kept] = solution
@@ -111,19 +115,19 @@ class Compensation:
             if kept is not None:
                 full = torch.zeros(fisher.size, dtype=torch.float64, device=r.device)
                 full[kept] = r
-            image = project(some, factor.solve(combine(some, full)))
+            image = project(some, factor.solve(combine(some, full, fisher.precision)), fisher.precision)
             return (r - (image if kept is None else image[kept])) / factor.damping
 
         return apply
 
     def _kept_project(self, r: Tensor) -> Tensor:
         if self._rows is not None:
-            return project(self._rows, r)
-        return project(self._fisher.columns, r)[self._kept]
+            return project(self._rows, r, self._fisher.precision)
+        return project(self._fisher.columns, r, self._fisher.precision)[self._kept]
 
     def _kept_combine(self, x: Tensor) -> Tensor:
         if self._rows is not None:
-            return combine(self._rows, x)
+            return combine(self._rows, x, self._fisher.precision)
         full = torch.zeros(self._fisher.size, dtype=torch.float64, device=x.device)
         full[self._kept] = x
-        return combine(self._fisher.columns, full)
+        return combine(self._fisher.columns, full, self._fisher.precision)

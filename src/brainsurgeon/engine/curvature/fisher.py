@@ -26,6 +26,8 @@ from brainsurgeon.errors import BrainsurgeonError
 
 OUTER_SHARE = 0.25
 """The K×K matrix of an update is kept for the next where it is small beside the gradients."""
+DROWNED = 3.0
+"""So many times λ, and the rounding of float32 sums of the whole curvature (ε tr H) would drown the damping."""
 
 
 @dataclass
@@ -69,18 +71,31 @@ class Fisher:
         """K."""
         return self.columns.shape[1]
 
+    @property
+    def precision(self) -> torch.dtype | None:
+        """Float64 where rounding in float32 would drown λ; None: as stored."""
+        rounding = torch.finfo(torch.float32).eps * float(self._once("squares", lambda: squares(self.columns)).sum())
+        if self.columns.dtype == torch.float64 or rounding <= DROWNED * self.damping * self.rows:
+            return None
+        note = f"the damping {self.damping:g} is small beside the curvature: products were taken in float64"
+        if note not in self.notes:
+            self.notes.append(note)
+        return torch.float64
+
     def product(self, x: Tensor) -> Tensor:
         """H x = Gᵀ(Gx)/K + λx: two reads of G, one where x has few entries, none where it has none."""
         if not bool(x.any()):
             return torch.zeros_like(x)
-        return project(self.columns, combine(self.columns, x) / self.rows) + self.damping * x
+        image = combine(self.columns, x, self.precision) / self.rows
+        return project(self.columns, image, self.precision) + self.damping * x
 
     def energy(self, steps: Tensor) -> Tensor:
         """dᵀHd = ‖Gd‖²/K + λ‖d‖² for the m columns d of an n×m matrix: one read of G for all of them."""
         first = steps[:, 0]
         differing = (steps != first.unsqueeze(1)).any(1).nonzero().squeeze(1)  # of masks, a small part
         others = steps[differing] - first[differing].unsqueeze(1)
-        images = combine(self.columns, first).unsqueeze(1) + combine_many(self.columns, others, differing)
+        images = combine(self.columns, first, self.precision).unsqueeze(1)
+        images = images + combine_many(self.columns, others, differing, self.precision)
         lengths = torch.linalg.vector_norm(steps, dim=0, dtype=torch.float64)
         return images.square().sum(0) / self.rows + self.damping * lengths.square()
 
@@ -155,7 +170,7 @@ class Fisher:
     def factor(self, kept: Tensor | None) -> Factor:
         """Factor KλI + G_SG_Sᵀ or, where |S| < K, G_SᵀG_S/K + λI: whichever is the smaller."""
         if (self.size if kept is None else kept.numel()) < self.rows:
-            return factorise(inner(self.columns, kept).div_(self.rows), self.damping, 1.0, self.notes)
+            return factorise(inner(self.columns, kept, self.precision).div_(self.rows), self.damping, 1.0, self.notes)
         return self.outer_factor(kept)
 
     def outer_factor(self, kept: Tensor | None) -> Factor:
@@ -171,22 +186,23 @@ class Fisher:
     def _outer_of(self, kept: Tensor | None) -> Tensor:
         """G_SG_Sᵀ; for a mask like the last one, such as a rival's, from that one's by what differs."""
         if kept is None or 8 * self.rows**2 > OUTER_SHARE * self.columns.numel() * self.columns.element_size():
-            return outer(self.columns, kept)
+            return outer(self.columns, kept, self.precision)
         chosen = torch.zeros(self.size, dtype=torch.bool, device=kept.device)
         chosen[kept] = True
         if self._outer is not None:
             before, total = self._outer
             come, gone = ((a & ~b).nonzero().squeeze(1) for a, b in ((chosen, before), (before, chosen)))
             if 4 * (come.numel() + gone.numel()) < kept.numel():
-                add_outer(total, self.columns, come)
-                add_outer(total, self.columns, gone, -1)
+                add_outer(total, self.columns, come, dtype=self.precision)
+                add_outer(total, self.columns, gone, -1, self.precision)
                 self._outer = (chosen, total)
                 return total.clone()
         self._outer = None  # freed before the next is made
-        self._outer = (chosen, outer(self.columns, kept))
+        self._outer = (chosen, outer(self.columns, kept, self.precision))
         return self._outer[1].clone()
 
     def _apply_inverse(self, factor: Factor, b: Tensor) -> Tensor:
         if self._is_tall:
             return factor.solve(b)
-        return (b - project(self.columns, factor.solve(combine(self.columns, b)))) / factor.damping
+        image = factor.solve(combine(self.columns, b, self.precision))
+        return (b - project(self.columns, image, self.precision)) / factor.damping
