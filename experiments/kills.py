@@ -82,9 +82,10 @@ def kill_one(name: str, draw: random.Random, folder: Path, run: Path, whole: dic
     if hit:
         child.send_signal(signal.SIGKILL)
     child.communicate()
-    if name == "finetune" and not (place / "result.json").is_file():
+    done = name == "finetune" and (place / "result.json").is_file()  # killed on its way out: it is not started again
+    if name == "finetune" and not done:
         shutil.rmtree(place, ignore_errors=True)
-    if hit or not outcome(place):
+    if not done and (hit or not outcome(place)):
         finished(command(name, place, run, resume=True))
     return outcome(place) == whole
 
