@@ -14,6 +14,7 @@ import torch
 from brainsurgeon.engine.blocks import make_blocks
 from brainsurgeon.engine.layer.least_squares import PIECE_BYTES
 from brainsurgeon.engine.layer.swaps import CANDIDATES
+from brainsurgeon.engine.selection import Magnitude, WoodFisher
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.footprint import Footprint
 from brainsurgeon.network.weights import PrunableWeights
@@ -31,8 +32,8 @@ from brainsurgeon.samples.held_out import MOST_READ
 
 TORCH = 32 << 20
 """Of torch itself: code that is read in, threads, the buffers of its products."""
-VECTORS, PLAIN_VECTORS, STAGED_VECTORS = 60 * 9, 4 * 9, 40 * 8
-"""Bytes a weight for masks and vectors: the draws of Algorithm 2 above all; of magnitude; the ends of a stage."""
+VECTORS, SCORED_VECTORS, PLAIN_VECTORS, STAGED_VECTORS = 60 * 9, 28 * 9, 4 * 9, 46 * 8
+"""Bytes a weight for masks and vectors: the draws of a search above all; of scores; of magnitude; a stage's ends."""
 SWAPPED = 10
 """Arrays of the swaps of a layer, each with so many copies of its rows as there are candidates."""
 BATCH, TRAINED = 32, 64
@@ -89,7 +90,8 @@ def _one_shot(method: OneShot, weights: PrunableWeights, sample: Footprint) -> d
     if not method.uses_curvature:
         return parts | {"masks and vectors": PLAIN_VECTORS * weights.size}
     rows = int(min(method.num_gradients, (sample.samples or math.inf) // method.gradient_batch or 1))
-    return parts | _fisher(weights, rows, method.dtype, method.blocks) | {"masks and vectors": VECTORS * weights.size}
+    vectors = SCORED_VECTORS if isinstance(method.selection, Magnitude | WoodFisher) else VECTORS
+    return parts | _fisher(weights, rows, method.dtype, method.blocks) | {"masks and vectors": vectors * weights.size}
 
 
 def _layerwise(method: Layerwise, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:
