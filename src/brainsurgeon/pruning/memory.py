@@ -32,7 +32,7 @@ from brainsurgeon.samples.held_out import MOST_READ
 
 TORCH = 32 << 20
 """Of torch itself: code that is read in, threads, the buffers of its products."""
-VECTORS, SCORED_VECTORS, PLAIN_VECTORS, STAGED_VECTORS = 60 * 9, 28 * 9, 4 * 9, 46 * 8
+VECTORS, SCORED_VECTORS, PLAIN_VECTORS, STAGED_VECTORS = 60 * 9, 28 * 9, 4 * 9, 62 * 8
 """Bytes a weight for masks and vectors: the draws of a search above all; of scores; of magnitude; a stage's ends."""
 SWAPPED = 10
 """Arrays of the swaps of a layer, each with so many copies of its rows as there are candidates."""
