@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from brainsurgeon.app import trust
 from brainsurgeon.app.cli import main
 from brainsurgeon.app.recipe import RecipeError, make_recipe, read_recipe, read_value
 from brainsurgeon.app.target import TargetError, load_target
@@ -169,3 +170,14 @@ def test_a_recipe_that_is_written_can_be_read_back() -> None:
     methods = ["mp", "wf"]
     recipe = make_recipe({"target": "demo", "method": methods, "include": methods, "exclude": methods})
     assert read_value(recipe.to_yaml())["exclude"] == methods
+
+
+def test_a_recipe_that_was_changed_after_it_was_signed_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "recipe.yaml").write_text("target: demo\n")
+    trust.sign(tmp_path)
+    assert trust.is_ours(tmp_path)
+    (tmp_path / "recipe.yaml").write_text("target: other.py:build\n")
+    assert not trust.is_ours(tmp_path)

@@ -187,7 +187,7 @@ LAYER_FAULTS = [
     Fault(
         "a changed recipe believed",
         "app/trust.py",
-        "hmac.compare_digest(given, _signature(key, folder))",
+        "hmac.compare_digest(given, _signature(key, folder / name))",
         "bool(given)",
         "tests/hardening/test_trust.py",
     ),
