@@ -22,7 +22,7 @@ import torch
 from brainsurgeon.exact import Instance, solve
 from experiments.exact_blocks import instances, polished, sub_blocks, surgeries
 from experiments.exact_networks import networks
-from experiments.records import RESULTS, Record, write
+from experiments.records import RESULTS, Record, command_line, write
 
 JOINT = ("branch-and-bound", "benders", "cbs")
 SELECTION = ("branch-and-bound-s", "cbs-s", "cbs-s-dense", "cbs-s-linear")
@@ -84,9 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     began = time.perf_counter()
     found = COMMANDS[options.what](options)
-    given = [part for part in (sys.argv[1:] if arguments is None else arguments) if "/" not in part]
     record = {
-        "command": " ".join(["python -m experiments.exact", *given]),
+        "command": command_line("exact", sys.argv[1:] if arguments is None else arguments),
         "machine": f"{platform.machine()}, one thread, Python {platform.python_version()}, torch {torch.__version__}",
         "seconds in all": time.perf_counter() - began,
         **found,

@@ -28,7 +28,7 @@ from brainsurgeon.pruning.goal import Goal
 from brainsurgeon.pruning.prune import prune
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.sweep import sweep
-from experiments.records import RESULTS, Record, append, is_done
+from experiments.records import RESULTS, Record, append, command_line, is_done
 
 JUDGES = 2000
 PATH = RESULTS / "goals.jsonl"
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     trains = options.method in ("gradual", "staged", "auto")
     common |= {"max_gradients": options.gradients} if trains else {"max_samples": options.samples}
     goal = Goal(metric="accuracy", drop=options.drop, validation=judges)
-    command = " ".join(["python -m experiments.goals", *map(_shown, sys.argv[1:])])
+    command = command_line("goals", sys.argv[1:])
 
     def record(kind: str, what: Record, run: Callable[[], list[PruningResult]]) -> None:
         key = {
@@ -92,11 +92,6 @@ def measured(result: PruningResult, images: ImageData, judges: Any) -> Record:
         "settings": result.settings,
         "notes": list(result.notes),
     }
-
-
-def _shown(argument: str) -> str:
-    """Return an argument of the command without a path of this machine."""
-    return Path(argument).name if argument.startswith("/") else argument
 
 
 def _parser() -> argparse.ArgumentParser:

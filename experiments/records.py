@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,12 @@ A copy of the tree on another machine says by the environment variable which com
 def stamped(record: Record) -> Record:
     """Return a record with the commit it was made with."""
     return {**record, "commit": COMMIT}
+
+
+def command_line(module: str, arguments: Sequence[str]) -> str:
+    """Return how a script was called, without paths of the machine."""
+    shown = [Path(each).name if each.startswith("/") else each for each in arguments]
+    return shlex.join(["python", "-m", f"experiments.{module}", *shown])
 
 
 def write(path: Path, record: Record) -> None:

@@ -11,7 +11,6 @@ is fitted anew. Both are fine-tuned alike, to the outputs of the dense network. 
 
 import argparse
 import copy
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ from brainsurgeon.structured.shrink import shrink
 from brainsurgeon.structured.trial import numbers_after, stored_shapes
 from brainsurgeon.training.finetune import finetune
 from brainsurgeon.training.settings import FinetuneSettings
-from experiments.records import RESULTS, Record, append, is_done, read_lines, table
+from experiments.records import RESULTS, Record, append, command_line, is_done, read_lines, table
 
 FILE = RESULTS / "structured.jsonl"
 TITLES = {"resnet20": "ResNet20, CIFAR-10", "mobilenet-0.75": "MobileNetV1 0.75, ImageNet"}
@@ -81,7 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = load_network(protocol, [options.checkpoints])
     key = {"network": options.network, "macs": options.macs, "seed": options.seed}
     if options.latency:
-        append(FILE, key | {"method": "latency", "command": _command()} | timed(model, images, key, options.latency))
+        append(
+            FILE,
+            key
+            | {"method": "latency", "command": command_line("structured", sys.argv[1:])}
+            | timed(model, images, key, options.latency),
+        )
         print(structured_table())
         return
     missing = [m for m in options.methods if not is_done(FILE, key | {"method": m})]
@@ -92,13 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             small = shrunk.model if method == "shrink" else by_norm(model, images, shrunk)
             line = key | {"method": method, "seconds": seconds, "dense": dense}
             line |= _line(model, small, shrunk, images, data, plan)
-            append(FILE, plain(line | {"command": _command()}))
+            append(FILE, plain(line | {"command": command_line("structured", sys.argv[1:])}))
             print({name: line[name] for name in ("method", "dense", "before", "after")}, flush=True)
     print(structured_table())
-
-
-def _command() -> str:
-    return shlex.join(["python", "-m", "experiments.structured", *sys.argv[1:]])
 
 
 def timed(model: nn.Module, images: ImageData, key: Record, seconds: float) -> Record:

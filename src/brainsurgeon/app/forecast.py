@@ -92,9 +92,8 @@ def _blocks(methods: Iterable[Method], weights: PrunableWeights) -> list[slice]:
 
 def _plans(recipe: Recipe, target: Target, weights: PrunableWeights) -> tuple[LayerPlan, ...]:
     values = weights.flatten(target.model).abs().cpu()
-    layers = [(layer.name, layer.offset, layer.size) for layer in weights.layers]
-    sparsity = recipe.sparsity_of(recipe.sparsities[0], layers)
-    shares = share_out(recipe.budget, sparsity, layers, name_matches)
+    sparsity = recipe.sparsity_of(recipe.sparsities[0], weights.parts)
+    shares = share_out(recipe.budget, sparsity, weights.parts, name_matches)
     pruned = as_budget(shares, torch.device("cpu")).lowest(values)
     counts = {layer.name: int(pruned[layer.columns].sum()) for layer in weights.layers}
     return tuple(

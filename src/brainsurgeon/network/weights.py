@@ -56,6 +56,11 @@ class PrunableWeights:
         """The parameters' names."""
         return tuple(layer.name for layer in self.layers)
 
+    @property
+    def parts(self) -> list[tuple[str, int, int]]:
+        """Name, offset and size of each layer: the layers as a budget sees them."""
+        return [(layer.name, layer.offset, layer.size) for layer in self.layers]
+
     def flatten(self, model: nn.Module) -> Tensor:
         """Return w̄: a copy, in float32 (float64 where the model has it)."""
         parts = [model.get_parameter(name).detach().reshape(-1) for name in self.names]

@@ -252,8 +252,7 @@ class Path:
 
     def _find_rate(self, method: Gradual) -> tuple[float | None, int]:
         """Return the learning rate that is best at the anchor, from the dense network, and what finding it took."""
-        parts = [(layer.name, layer.offset, layer.size) for layer in self._part.weights.layers]
-        shares = share_out(self.budget, self._anchor, parts, name_matches)
+        shares = share_out(self.budget, self._anchor, self._part.weights.parts, name_matches)
         left = self._deadline - time.monotonic()
         clock = Clock(self._part.device, self.surgery._callback, None if left == math.inf else 0.25 * left)
         task = Task(self._part.original, shares, self.seed, clock.notify, clock)

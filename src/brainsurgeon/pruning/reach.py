@@ -142,7 +142,7 @@ class _Size:
         self.unit = "bytes" if goal.target_macs is None else "multiply-adds"
         self._known: dict[float, int] = {}
         weights = surgery.weights
-        self._parts = [(layer.name, layer.offset, layer.size) for layer in weights.layers]
+        self._parts = weights.parts
         self._values = surgery.values.abs().cpu()
         none = weights.unflatten(torch.zeros_like(self._values, dtype=torch.bool))
         self._of: Callable[[Masks], int]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.distributed import is_first
-from brainsurgeon.engine.budget import Part, as_budget, as_decimal, share_out
+from brainsurgeon.engine.budget import as_budget, as_decimal, share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock, TimeUp
@@ -74,11 +74,6 @@ class Surgery:
     def _dense(self) -> nn.Module:
         return for_examination(copied(self.original), self.device)
 
-    @property
-    def parts(self) -> list[Part]:
-        """The layers as a budget sees them."""
-        return [(layer.name, layer.offset, layer.size) for layer in self.weights.layers]
-
     @cached_property
     def values(self) -> Tensor:
         """The trained weights w̄, as one vector."""
@@ -126,7 +121,7 @@ class Surgery:
     ) -> PruningResult:
         """Prune by one method at one sparsity; see `brainsurgeon.prune`. A leg of a path has a `start`."""
         chosen = make_method(method, {**self.settings, **settings})
-        shares = share_out(budget, sparsity, self.parts, name_matches)
+        shares = share_out(budget, sparsity, self.weights.parts, name_matches)
         total = sum(share.count for share in shares)
         said = ""
         if sparsity is None:

@@ -64,8 +64,7 @@ class Pruner:
         self.plan = checked_plan(end, cuts, power, score_power, returning)
         self.steps = checked_steps(steps, end)
         self.weights = find_weights(self.model, include, exclude)
-        layers = [(layer.name, layer.offset, layer.size) for layer in self.weights.layers]
-        self._target, self._shares = as_decimal(sparsity), share_out(budget, sparsity, layers, name_matches)
+        self._target, self._shares = as_decimal(sparsity), share_out(budget, sparsity, self.weights.parts, name_matches)
         self._parameters = {name: named_parameters(self.model)[name] for name in self.weights.names}
         optimizers = as_optimizers(optimizer)
         self._holders = holders(optimizers, self._parameters, score_power > 0)

@@ -69,7 +69,7 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
             result = next(found for found in legs if found.sparsity == cell.sparsity)
         else:
             store = FileStore(run.steps / f"{cell.name}.safetensors", surgery.device)
-            sparsity = recipe.sparsity_of(cell.sparsity, surgery.parts)
+            sparsity = recipe.sparsity_of(cell.sparsity, surgery.weights.parts)
             result = store.completed(surgery.prune(sparsity, method, budget=recipe.budget, store=store))
         scores = cell.save(result, target, surgery.weights, surgery.values)
         after = {} if result.loss_after is None else {"sample loss": result.loss_after}

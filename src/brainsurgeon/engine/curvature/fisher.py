@@ -74,7 +74,8 @@ class Fisher:
     @property
     def precision(self) -> torch.dtype | None:
         """Float64 where rounding in float32 would drown λ; None: as stored."""
-        rounding = torch.finfo(torch.float32).eps * float(self._once("squares", lambda: squares(self.columns)).sum())
+        trace = self._once("trace", lambda: float(self._once("squares", lambda: squares(self.columns)).sum()))
+        rounding = torch.finfo(torch.float32).eps * trace
         if self.columns.dtype == torch.float64 or rounding <= DROWNED * self.damping * self.rows:
             return None
         note = f"the damping {self.damping:g} is small beside the curvature: products were taken in float64"
