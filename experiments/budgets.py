@@ -5,13 +5,14 @@
 `magnitude` is gradual magnitude pruning with Adam as people do it: 15 cuts over the first 60% of the steps on a cubic
 schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the
 dense outputs on mixed samples, as `auto` does. `auto` finds its learning rate on held-out samples, and pays for it; the
-peer is given the one that is best for it (0.003 on MLPNet, from whole runs judged on held-out training samples).
+peer is given the one that is best for it (--peer-rate, from whole runs judged on held-out training samples: 0.003 on MLPNet).
 Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
 """
 
 import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,9 @@ def methods(gradients: int, samples: int | None, augmented: bool, rate: float) -
     """Return the methods that are compared, with what they may spend."""
     common: dict[str, Any] = {"max_gradients": gradients, "max_samples": samples}
     common |= {"augment": crop_and_flip} if augmented else {}
-    return {
-        "auto": Auto(**common),
-        "magnitude": Gradual("magnitude", plan=ORDINARY, learning_rate=rate, **common),
-        "magnitude, weights only": Gradual("magnitude", plan=ORDINARY, learning_rate=rate, repair="weights", **common),
-    }
+    ordinary = Gradual("magnitude", plan=ORDINARY, learning_rate=rate, features=0.0, **common)
+    weights_only = replace(ordinary, repair="weights")
+    return {"auto": Auto(**common), "magnitude": ordinary, "magnitude, weights only": weights_only}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -73,6 +72,7 @@ def run_once(model: nn.Module, images: ImageData, method: Method, key: Record, i
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     return {
         "accuracy": accuracy(result.model, images),
+        "held_out_loss": result.loss_after,
         "pruned": result.pruned,
         "size": result.size,
         "seconds": seconds,
