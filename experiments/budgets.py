@@ -5,8 +5,9 @@
 `magnitude` is gradual magnitude pruning with Adam as people do it: 15 cuts over the first 60% of the steps on a cubic
 schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the
 dense outputs on mixed samples, as `auto` does. `auto` finds its learning rate on held-out samples, and pays for it; the
-peer is given the one that is best for it (--peer-rate, from whole runs judged on held-out training samples: 0.003 on MLPNet).
-Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
+peer is given the one that is best for it (--peer-rate, from whole runs judged on held-out training samples: 0.003 on
+MLPNet). Every finished run is a line of
+experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
 """
 
 import argparse
