@@ -94,6 +94,19 @@ def test_many_chunks_give_the_rows_of_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert [event.done for event in events] == [4, 8, 12, 16, 20]
 
 
+def test_fresh_memory_is_written_to_piece_by_piece_with_a_look_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = collect(CASES["linear"], 20)
+    looks: list[None] = []
+    monkeypatch.setattr(module, "pulse", lambda: looks.append(None))
+    collect(CASES["linear"], 20)
+    few = len(looks)
+    monkeypatch.setattr(module, "FRESH_BYTES", 20 * 4 * 7)  # seven weights
+    looks.clear()
+    parts = collect(CASES["linear"], 20)
+    assert torch.equal(parts.columns, whole.columns)
+    assert len(looks) >= max(few + 1, whole.columns.shape[0] // 7)
+
+
 def test_fewer_rows_come_where_the_data_ends_early() -> None:
     """Three samples that do not fill a group of their own are left out."""
     assert collect(CASES["linear"], 1000, 37).rows == 1

@@ -25,6 +25,8 @@ from brainsurgeon.samples.batches import Batch, batch_size, cut, map_tensors, re
 
 CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}
 """Rows taken at once fill at most this much; on a CPU the chunk should stay near its caches."""
+FRESH_BYTES = 256 << 20
+"""Memory that is written to between two looks at the clock: the first write to much of it takes seconds."""
 MOST_ROWS = 256
 PROBED = 32
 """Samples at once whose gradient is looked at before any work."""
@@ -201,6 +203,7 @@ def _check_finite(batch_loss: BatchLoss, rows: Parameters, groups: Batch, filled
 def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights) -> tuple[int, float]:
     """Store rows; return how many there are, and the largest entry."""
     count, largest = next(iter(gradients.values())).shape[0], 0.0
+    step = max(1, FRESH_BYTES // max(1, block.stride(0) * block.element_size()))
     for layer in weights.layers:
         values = gradients[PREFIX + layer.name].reshape(count, layer.size)
         low, high = (float(end) for end in values.aminmax())
@@ -210,5 +213,8 @@ def _write(block: Tensor, gradients: Parameters, weights: PrunableWeights) -> tu
                 f"gradients of {layer.name!r} reach {largest:.3g}, and {block.dtype} ends at "
                 f"{torch.finfo(block.dtype).max:.3g}: give dtype=torch.bfloat16 (as small), or float32"
             )
-        block[layer.columns, :count] = values.T
+        for part in range(layer.offset, layer.offset + layer.size, step):
+            here = slice(part, min(part + step, layer.offset + layer.size))
+            block[here, :count] = values[:, here.start - layer.offset : here.stop - layer.offset].T
+            pulse()
     return count, largest

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toys import ToyJudge, arbitrary_loss, make_toy, optimum, quadratic_judge
 
-from brainsurgeon.engine.problem import Problem
+from brainsurgeon.engine.problem import Problem, Selection
 from brainsurgeon.engine.selection import Magnitude, RecentredSearch
 from brainsurgeon.events import Event
+from brainsurgeon.events.clock import TimeUp
 
 
 @given(st.integers(0, 10_000))
@@ -51,6 +52,37 @@ def test_a_judge_that_refuses_every_swap_keeps_the_start() -> None:
     start = Magnitude()(toy.problem(10))
     judge = ToyJudge(lambda mask: float(not torch.equal(mask, start)), quadratic_judge(toy).slope)
     assert torch.equal(RecentredSearch(Magnitude())(toy.problem(10, judge)), start)
+
+
+def test_a_round_whose_time_is_up_leaves_what_the_rounds_before_found() -> None:
+    toy = make_toy(0, 6, 300)
+    inner, asked = quadratic_judge(toy), list[Tensor]()
+
+    def slope(pruned: Tensor) -> Tensor:
+        asked.append(pruned)
+        if len(asked) == 3:
+            raise TimeUp
+        return inner.slope(pruned)
+
+    def search(steps: int, judge: ToyJudge) -> Tensor:
+        return RecentredSearch(Magnitude(), stiffness=1.0, max_steps=steps)(toy.problem(150, judge))
+
+    late = search(20, ToyJudge(inner.loss, slope))
+    assert len(asked) == 3
+    assert torch.equal(late, asked[2])
+    assert inner.loss(late) < inner.loss(Magnitude()(toy.problem(150)))
+
+
+def test_a_start_whose_time_is_up_is_that_of_magnitude() -> None:
+    toy = make_toy(0, 6, 300)
+
+    def late(problem: Problem) -> Tensor:
+        raise TimeUp
+
+    def search(start: Selection) -> Tensor:
+        return RecentredSearch(start, stiffness=1.0, max_steps=2)(toy.problem(150, quadratic_judge(toy)))
+
+    assert torch.equal(search(late), search(Magnitude()))
 
 
 @pytest.mark.parametrize("steps", [1, 3])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from brainsurgeon import BrainsurgeonError, PruningResult, Surgery, prune
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
+from brainsurgeon.pruning.auto import candidates as candidates_module
 from brainsurgeon.pruning.auto import run as run_module
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.auto.run import AutoRun
@@ -43,10 +44,32 @@ def same(one: PruningResult, other: PruningResult) -> bool:
 def test_a_limit_brings_one_shot_methods_among_the_candidates(toy: Any) -> None:
     plain, limited = run(toy), run(toy, max_seconds=60.0)
     assert list(plain.settings["candidates"]) == ["layerwise", "gradual"]
-    assert list(limited.settings["candidates"]) == ["mp", "mp+cbs-u", "cbs", "layerwise", "gradual"]
+    assert list(limited.settings["candidates"]) == ["mp", "layerwise", "mp+cbs-u", "cbs", "gradual"]
     assert limited.pruned == plain.pruned == 87
     best = min(limited.settings["candidates"].values())
     assert limited.settings["candidates"][limited.settings["chosen"]] == best
+
+
+def test_a_search_that_would_not_be_finished_is_not_begun(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates_module, "SEARCH_PASSES", 1e12)
+    limited = run(toy, max_seconds=60.0)
+    assert list(limited.settings["candidates"]) == ["mp", "layerwise", "mp+cbs-u", "gradual"]
+    assert any("no time for the search of cbs" in note for note in limited.notes)
+
+
+def test_with_little_time_the_cut_that_is_there_is_trained(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates_module, "HURRIED", 1e12)
+    tried, cuts = Gradual.run, list[Any]()
+
+    def watched(self: Gradual, surgery: Any, task: Any) -> Any:
+        cuts.append(task.begun)
+        return tried(self, surgery, task)
+
+    monkeypatch.setattr(Gradual, "run", watched)
+    limited, plain = run(toy, max_seconds=60.0), run(toy)
+    assert list(limited.settings["candidates"])[-2:] == ["layerwise, trained", "gradual"]
+    assert [cut is None for cut in cuts] == [False, True, True]
+    assert "layerwise, trained" not in plain.settings["candidates"]  # nobody is in a hurry
 
 
 @pytest.mark.parametrize("effort", ["quick", "standard"])

@@ -8,6 +8,7 @@ and w_i²H_ii stay. The best swaps of a pool are lined up, and the loss itself s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,10 +22,13 @@ from brainsurgeon.engine.selection.pool import Pool, extremes
 from brainsurgeon.engine.selection.randomized import Randomized
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
+from brainsurgeon.events.clock import TimeUp
 
 STIFFEN = 4.0
 REACH = 4
 """A round takes at most so many times the swaps of the last that took any: what is far beyond is never chosen."""
+STARTED = 0.5
+"""The share of the time left that the start may take, where time is limited."""
 LEAST_STEPS, MOST_STEPS = 6, 50
 """Rounds, where their number is not given: as many of these as are cheap for the network at hand."""
 
@@ -36,7 +40,8 @@ class RecentredSearch:
     A round offers at most four times the swaps of the last that took any, in each group of the budget. One of which
     less than a quarter is taken makes the curvature four times as stiff for the next, one taken whole half as stiff.
     The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by default 6 to 50, as many
-    as are cheap for the network at hand.
+    as are cheap for the network at hand. Where time is limited, half of it goes to the start at most; one that is not
+    found by then is magnitude's mask, and a round that is not finished is left out.
     """
 
     start: Selection = field(default_factory=Randomized)
@@ -55,12 +60,21 @@ class RecentredSearch:
 
     def __call__(self, problem: Problem) -> Tensor:
         """Return the best mask found."""
-        pruned = self.start(problem)
-        with problem.clock.measure("search"):
-            return self.improve(problem, pruned)
+        try:
+            with problem.clock.within(STARTED * problem.clock.left):
+                pruned = self.start(problem)
+        except TimeUp:
+            pruned = problem.budget.lowest(problem.weights.abs())
+        try:
+            with problem.clock.measure("search"):
+                for better in self._rounds(problem, pruned):
+                    pruned = better
+        except TimeUp:  # what the rounds before it found is no worse
+            pass
+        return pruned
 
-    def improve(self, problem: Problem, pruned: Tensor) -> Tensor:
-        """Run the rounds from a mask."""
+    def _rounds(self, problem: Problem, pruned: Tensor) -> Iterator[Tensor]:
+        """Yield the mask after each round that took a swap."""
         stiffness, drift, refused, reach = self.stiffness, None, False, self.pool
         rounds = self.max_steps
         if rounds is None:
@@ -82,13 +96,13 @@ class RecentredSearch:
             if taken:
                 pruned, drift, refused, reach = masks[best], None, False, REACH * taken
                 stiffness = self._adapted(stiffness, taken, len(swaps))
+                yield pruned
             elif swaps and stiffness < self.max_stiffness:
                 stiffness, refused = min(stiffness * STIFFEN, self.max_stiffness), True
             elif not swaps and stiffness > 1 and not refused:  # perhaps the model is too stiff
                 stiffness = max(stiffness / STIFFEN, 1.0)
             else:
                 break
-        return pruned
 
     def _adapted(self, stiffness: float, taken: int, offered: int) -> float:
         if 4 * taken < offered:

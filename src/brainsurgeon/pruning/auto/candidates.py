@@ -35,7 +35,13 @@ TIMED = 8
 """Gradients that are timed."""
 JUDGED = 1000
 """Samples that its masks are compared on where time is short."""
-LAYER_WORK, LAYER_PASSES = 900, 12
+SEARCH_PASSES = 9000
+"""Forward passes of a search: draws, and six rounds of a gradient and a race."""
+HURRIED = 20
+"""With time for fewer epochs than this, what layer-wise pruning has cut is trained too."""
+LAYERED = 0.7
+"""The share of the time left that layer-wise pruning may take: it is the best of what is found without training."""
+LAYER_WORK, LAYER_PASSES = 1300, 12
 """Operations that the layer solver takes for each weight and input of its row; forward passes of a calibration."""
 
 Method = OneShot | Layerwise | Gradual | Staged
@@ -64,25 +70,31 @@ def candidates(run: AutoRun) -> Iterator[Candidate]:
 
 
 def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
-    """Yield what is tried within a limit: what is found at once, then one-shot methods that fit, then training."""
+    """Yield what is tried within a limit: what is found at once, then one-shot methods that fit, then training.
+
+    What would not be finished is not begun: training needs the time.
+    """
     layered = bool(linear_maps(run.surgery.original, run.surgery.weights.names))
     trains = bool(run.method.gradients)
     yield Candidate("mp", OneShot(Magnitude(), name="mp"))
+    if layered:
+        samples = _samples_in_time(run, LAYERED, 0.2 if trains else 0.4)
+        if samples:
+            yield Candidate("layerwise", Layerwise(max_samples=samples), LAYERED)
+        else:
+            run.notes.append("there is no time for layerwise, which is left out")
     rows = _rows_in_time(run, 0.2 if trains else 0.4)
     if rows >= min(LEAST_ROWS, run.samples.size):
-        search = _by_fisher(rows, (Magnitude(),), JUDGED)
-        yield Candidate("mp+cbs-u", replace(search, selection=Magnitude(), rivals=(), name="mp+cbs-u"), 0.4)
-        yield Candidate("cbs", search, 0.3 if trains else 0.5)  # from the same gradients
+        search = _by_fisher(rows, (), JUDGED)
+        yield Candidate("mp+cbs-u", replace(search, selection=Magnitude(), name="mp+cbs-u"), 0.4)
+        share = 0.3 if trains else 0.5
+        if SEARCH_PASSES * seconds_a_sample(run.surgery.batch_loss, run.held_out[0]) < share * run.task.clock.left:
+            yield Candidate("cbs", search, share)  # from the same gradients
+        else:
+            run.notes.append("there is no time for the search of cbs, which is left out")
         run.part._examined.clear()
     else:
         run.notes.append("there is no time for the gradients of cbs, which is left out")
-    if layered:
-        share = 0.4 if trains else 1.0
-        samples = _samples_in_time(run, share)
-        if samples:
-            yield Candidate("layerwise", Layerwise(max_samples=samples), share)
-        else:
-            run.notes.append("there is no time for layerwise, which is left out")
     yield from _trained(run, layered)
 
 
@@ -96,7 +108,7 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
         yield Candidate("staged", Staged(max_gradients=gradients))
         return
     common: dict[str, Any] = {"repair": run.method.repair, "augment": run.method.augment}
-    if gradients and layered and (size >= LARGE or (run.few and size > SMALL)):
+    if gradients and layered and (size >= LARGE or (run.few and size > SMALL) or _is_hurried(run)):
         both = size < LARGE
         share = gradients // 2 if both else gradients
         method = Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)
@@ -104,6 +116,14 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
         gradients -= share
     if gradients:
         yield Candidate("gradual", Gradual("auto", max_gradients=gradients, **common))
+
+
+def _is_hurried(run: AutoRun) -> bool:
+    """Say whether there is a cut, and no time to prune step by step: a cut that is there is repaired at once."""
+    if run.cut is None or not run.task.clock.is_limited:
+        return False
+    epoch = 3 * run.samples.size * seconds_a_sample(run.surgery.batch_loss, run.held_out[0])
+    return run.task.clock.left < HURRIED * epoch
 
 
 def _rows_in_time(run: AutoRun, share: float) -> int:
@@ -119,12 +139,16 @@ def _rows_in_time(run: AutoRun, share: float) -> int:
     return min(ROWS, run.samples.size, MOST_ENTRIES // size, int(fitting))
 
 
-def _samples_in_time(run: AutoRun, share: float) -> int:
-    """Return how many samples layer-wise pruning can calibrate on in a share of the time left, 0 where it cannot."""
-    seconds = 0.5 * share * run.task.clock.left
+def _samples_in_time(run: AutoRun, share: float, passing: float) -> int:
+    """Return how many samples layer-wise pruning can calibrate on in a share of the time left, 0 where it cannot.
+
+    `passing` is the share that their passes may take.
+    """
+    left = run.task.clock.left
     maps = linear_maps(run.surgery.original, run.surgery.weights.names)
     work = sum(layer.weight.numel() * layer.rows(layer.weight).shape[-1] for layer in maps)
-    if LAYER_WORK * work / _flops() > seconds:
+    seconds = min(passing * left, share * left - LAYER_WORK * work / _flops())
+    if seconds <= 0:
         return 0
     fitting = int(seconds / (LAYER_PASSES * seconds_a_sample(run.surgery.batch_loss, run.held_out[0])))
     return 0 if fitting < LEAST_ROWS else min(Layerwise().max_samples, fitting)
