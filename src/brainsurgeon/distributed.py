@@ -7,6 +7,7 @@ rank, every function is an identity.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -130,6 +131,28 @@ def check_same(numbers: Tensor, what: str, remedy: str) -> None:
         alike = torch.allclose(rows, rows[:1].expand_as(rows), rtol=1e-9, atol=0.0, equal_nan=True)
     if not alike:
         raise BrainsurgeonError(f"the {world_size()} ranks have different {what}: {remedy}")
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Say whether a tensor lies in shards over the ranks."""
+    module = sys.modules.get("torch.distributed.tensor")  # slow to import, and not there where nothing is sharded
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def gather_shards(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor that lies in shards; all ranks ask for it at once."""
+    found: list[Tensor] = []
+    _together("gather the shards of a parameter", lambda: found.append(tensor.full_tensor()))  # type: ignore[attr-defined]
+    return found[0].clone() if found[0].data_ptr() == tensor.to_local().data_ptr() else found[0]  # type: ignore[attr-defined]
+
+
+def fill_shards(tensor: Tensor, values: Tensor) -> None:
+    """Write this rank's part of the values into its shard; every rank has the same values, so nothing is sent."""
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = tensor.device_mesh, tensor.placements  # type: ignore[attr-defined]
+    cut = distribute_tensor(values.to(tensor.device), mesh, placements, src_data_rank=None)
+    tensor.to_local().copy_(cut.to_local())  # type: ignore[attr-defined]
 
 
 def _sendable(tensor: Tensor) -> Tensor:

@@ -67,14 +67,20 @@ class Target:
 
 
 def load_target(
-    spec: str, arguments: Mapping[str, Any] | None = None, checkpoint: str | Path | None = None, seed: int = 0
+    spec: str,
+    arguments: Mapping[str, Any] | None = None,
+    checkpoint: str | Path | None = None,
+    seed: int = 0,
+    place: Path | None = None,
 ) -> Target:
     """Call the function that `spec` names, with keyword arguments, and load a checkpoint into its model if given.
+
+    `place` is a new folder for a language model that stays on disk; without one it can be looked at alone.
 
     Python's and PyTorch's global generators are seeded first, so that a function which draws without a generator of
     its own, and a shuffling loader, do the same each time.
     """
-    function = _demo if spec == DEMO else partial(_language, spec) if spec.startswith(LANGUAGE) else _find(spec)
+    function = _demo if spec == DEMO else partial(_language, spec, place) if spec.startswith(LANGUAGE) else _find(spec)
     seed_globals(seed)
     try:
         made = function(**(arguments or {}))
@@ -112,14 +118,20 @@ def _demo() -> Target:
 
 
 def _language(
-    spec: str, text: str | None = None, test_text: str | None = None, window: int = 1024, samples: int = 128
+    spec: str,
+    place: Path | None,
+    text: str | None = None,
+    test_text: str | None = None,
+    window: int = 1024,
+    samples: int = 128,
+    on_disk: bool = False,
 ) -> Target:
     """Return a language model from a local folder, calibrated on the first windows of a text."""
     from brainsurgeon.files.language import head_of, load_language_model, perplexity, read_tokens
 
     if text is None:
         raise TargetError(f"{spec} needs a text to calibrate on: give --text FILE")
-    model, tokenizer = load_language_model(spec.removeprefix(LANGUAGE))
+    model, tokenizer = load_language_model(spec.removeprefix(LANGUAGE), on_disk=(place or True) if on_disk else None)
     data = read_tokens(tokenizer, text, window)[:samples]
     score = None
     if test_text is not None:

@@ -54,6 +54,20 @@ def save_pretrained(
     if (folder / CARD).exists() or (folder / CARD).is_symlink():
         raise BrainsurgeonError(f"{folder / CARD} is there already, where the model card would go: give a new folder")
     write(folder, **options)
+    return add_masks(model, folder, masks, pruned, record)
+
+
+def add_masks(
+    model: nn.Module,
+    folder: Path,
+    masks: Mapping[str, Tensor],
+    pruned: int,
+    record: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write masks, record and model card into the folder of a pruned Hugging Face model, beside what it is read from.
+
+    A card that came with the model it was made of gives way.
+    """
     size = sum(file.stat().st_size for kind in ("*.safetensors", "*.bin") for file in folder.glob(kind))
     seal = write_masks(masks, folder / MASKS, compressed=True)
     told = {"pruned": pruned, "size": sum(mask.numel() for mask in masks.values()), "masks": MASKS, "sha256": seal}

@@ -25,6 +25,7 @@ from brainsurgeon.files.checkpoint import fit, once
 from brainsurgeon.files.compressed import compress, expand, with_tied
 from brainsurgeon.files.masks import read_masks, write_masks
 from brainsurgeon.files.sealed import ADVICE, FileError, parse_object, read_sealed, write_sealed
+from brainsurgeon.network.held import held_in
 from brainsurgeon.network.names import plain_names, unwrapped
 from brainsurgeon.network.zeros import check_masks, count_zeros, zero_masks
 
@@ -63,6 +64,11 @@ def save(
         compressed: write bits and values instead of every weight.
         record: what is known of the pruning, as JSON takes it.
     """
+    if held := held_in(unwrapped(model)):
+        raise FileError(
+            f"the model's weights lie {next(iter(held.values())).place}, and are pruned there: it needs no saving, and "
+            "brainsurgeon.save_masks(result.masks, path) writes its masks"
+        )
     masks = zero_masks(model) if masks is None else check_masks(model, masks)
     count_zeros(model, masks)
     state = plain_names(unwrapped(model).state_dict())

@@ -32,13 +32,14 @@ def write_masks(masks: Mapping[str, Tensor], path: Path, compressed: bool) -> st
         if not isinstance(name, str) or not isinstance(mask, Tensor) or mask.dtype != torch.bool:
             got = mask.dtype if isinstance(mask, Tensor) else f"a {type(mask).__name__}"
             raise FileError(f"the mask of {name!r} must be boolean, by the name of its parameter; got {got}")
-    masks = plain_names(masks)
+    names = plain_names({name: name for name in masks})
     if not compressed:
-        return write_sealed(masks, path, KIND, {})
-    shapes = {name: list(mask.shape) for name, mask in masks.items()}
-    return write_sealed(
-        {name + KEPT: bits.encode(mask) for name, mask in masks.items()}, path, KIND, {"shapes": shapes}
-    )
+        return write_sealed({plain: masks[name] for plain, name in names.items()}, path, KIND, {})
+    shapes, encoded = {}, {}
+    for plain, name in names.items():  # one by one: they may be made as they are asked for
+        mask = masks[name]
+        shapes[plain], encoded[plain + KEPT] = list(mask.shape), bits.encode(mask)
+    return write_sealed(encoded, path, KIND, {"shapes": shapes})
 
 
 def load_masks(path: str | Path, model: nn.Module | None = None) -> dict[str, Tensor]:

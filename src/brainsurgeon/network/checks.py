@@ -76,12 +76,13 @@ def check_samples(batch_loss: BatchLoss, batch: Batch, start: int = 0, what: str
                 raise bad_sample(f"the loss is {value}", sample, start + k, what)
 
 
-def check_suspects(batch_loss: BatchLoss, batches: Iterable[Batch]) -> None:
+def check_suspects(batch_loss: BatchLoss, batches: Iterable[Batch], device: torch.device | None = None) -> None:
     """Refuse samples that hold NaN or infinite numbers and have no finite loss: what only holds them may be meant.
 
-    For methods that ask no sample for its own loss; data without such numbers costs one read.
+    For methods that ask no sample for its own loss; data without such numbers costs one read. They are looked at
+    on the device, or where the model is.
     """
-    device, start = next(batch_loss.model.parameters()).device, 0
+    device, start = device or next(batch_loss.model.parameters()).device, 0
     for batch in batches:
         for k in _suspects(batch):
             check_samples(batch_loss, moved(cut(batch, slice(k, k + 1)), device), start + k)

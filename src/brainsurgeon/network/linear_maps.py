@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from brainsurgeon.network.inputs import flat_transposed, read_input, reader_of
@@ -53,6 +54,11 @@ class LinearMap:
         """Return groups × rows × inputs in the shape of the parameter."""
         flat = rows.reshape(-1, rows.shape[-1])
         return flat.T.contiguous() if self.transposed else flat.reshape(self.weight.shape)
+
+    def assign(self, values: Tensor) -> None:
+        """Write values, in the shape of the parameter, into it; whoever lent it sees that it has changed."""
+        with torch.inference_mode() if self.weight.is_inference() else torch.no_grad():
+            self.weight.copy_(values)
 
 
 def linear_maps(model: nn.Module, names: Sequence[str]) -> list[LinearMap]:

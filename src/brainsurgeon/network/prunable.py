@@ -39,8 +39,11 @@ def check_model(model: nn.Module) -> None:
             )
 
 
-def check_parameter(name: str, parameter: nn.Parameter, owner: nn.Module) -> None:
-    """Refuse a parameter whose zeros would not be zeros of the weight, or which is no plain tensor of real numbers."""
+def check_parameter(name: str, parameter: nn.Parameter, owner: nn.Module, held: bool = False) -> None:
+    """Refuse a parameter whose zeros would not be zeros of the weight, or which is no plain tensor of real numbers.
+
+    The values of one that is `held` lie elsewhere.
+    """
     if isinstance(owner, parametrize.ParametrizationList):
         raise BrainsurgeonError(
             f"{name!r} is parametrised, so zeros in it are not zeros of the weight: remove the parametrisation "
@@ -51,7 +54,7 @@ def check_parameter(name: str, parameter: nn.Parameter, owner: nn.Module) -> Non
             f"{name!r} already carries a mask of torch.nn.utils.prune: make it permanent first "
             "(torch.nn.utils.prune.remove), or exclude it"
         )
-    if parameter.is_meta:
+    if parameter.is_meta and not held:
         raise BrainsurgeonError(
             f"parameter {name!r} holds no values (it is on the meta device): load its weights first"
         )

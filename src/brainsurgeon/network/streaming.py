@@ -2,7 +2,8 @@
 
 For each part of a network (its head, the modules of its chain, its tail) the moments of the inputs of its layers are
 taken with one pass over the calibration batches for every group of layers that share an input, and one more pass gives
-the inputs of the next part. Only the part at work lies on the device; the rest of the model stays where it is.
+the inputs of the next part. Only the part at work lies on the device; the rest of the model stays where it is: in
+memory, in files, or in shards on several devices (`held.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.distributed import sum_over_ranks
 from brainsurgeon.events.clock import pulse
+from brainsurgeon.network.held import lent, passing
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.partition import Chain, first_tensor
 from brainsurgeon.network.parts import Part, Reached, nowhere, watching
@@ -56,7 +58,7 @@ class Stream:
         """
         if not self.chain.names:
             if not skip:
-                with _on(self.model, self.device):
+                with lent(self.model, self.model, self.device):
                     yield self._part("model", self.layers, self._whole)
             return
         for number, step in enumerate(self.steps()):
@@ -121,7 +123,7 @@ class Stream:
             return caught
 
         replaced = [partial(catch, number) for number in range(len(self.chain.names))]
-        with _on(self.model, self.device, without=self.chain), self._replaced(replaced):
+        with lent(self.model, self.model, self.device, self.chain.names), self._replaced(replaced):
             yield run
 
     def _called_before(self, run: Callable[[int], Any]) -> set[str]:
@@ -180,7 +182,7 @@ class Stream:
                 return module(*rest, **{by_name: hidden, **named})
             return module(hidden, *rest, **named)
 
-        with _on(module, self.device):
+        with lent(self.model, module, self.device):
             yield run
 
     def _tail(self, done: bool) -> Iterator[Part]:
@@ -196,7 +198,7 @@ class Stream:
         for _ in self.parts(skip=self.total):
             pass
         if not self.chain.names:
-            with _on(self.model, self.device), torch.no_grad():
+            with lent(self.model, self.model, self.device), torch.no_grad():
                 yield from (float(self._whole(number)) for number in range(len(self.batches)))
             return
         with self.passed_over() as run, torch.no_grad():
@@ -215,7 +217,7 @@ class Stream:
             return self.call(self.batches[number])
 
         replaced = [partial(hand_on, number) for number in range(len(self.chain.names))]
-        with _on(self.model, self.device, without=self.chain), self._replaced(replaced):
+        with lent(self.model, self.model, self.device, self.chain.names), self._replaced(replaced):
             yield run
 
     @contextmanager
@@ -239,7 +241,7 @@ def parts_agree(stream: Stream) -> bool:
 
     What a chain hands to the rest of the model beside its last hidden state is not seen when it is found.
     """
-    with _on(stream.model, stream.device), torch.no_grad():
+    with passing(stream.model, stream.device), torch.no_grad():
         whole = sum(float(stream.call(batch)) * batch_size(batch) for batch in stream.batches)
     whole /= sum(map(batch_size, stream.batches))
     try:
@@ -292,18 +294,3 @@ def _pooled(value: Any, pool: list[Tensor]) -> Any:
         found = [_pooled(each, pool) for each in value]
         return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
     return value
-
-
-@contextmanager
-def _on(module: nn.Module, device: torch.device, without: Chain | None = None) -> Iterator[None]:
-    """Put a module's tensors on the device for a while, but for those of a chain; they go back where they were."""
-    skipped = tuple(f"{name}." for name in without.names) if without else ()
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    moved = [(tensor, tensor.device) for name, tensor in tensors if not (skipped and name.startswith(skipped))]
-    try:
-        for tensor, _ in moved:
-            tensor.data = tensor.data.to(device)
-        yield
-    finally:
-        for tensor, home in moved:
-            tensor.data = tensor.data.to(home)

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.held import Held
 from brainsurgeon.network.names import listed, name_matches, plain_name, unwrapped
 from brainsurgeon.network.prunable import check_memory, check_model, check_parameter
+from brainsurgeon.network.spread import holders, is_dispatched
 
 Rule = str | type[nn.Module] | Sequence[str | type[nn.Module]] | None
 
@@ -120,6 +122,7 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
     """
     model = unwrapped(model)
     check_model(model)
+    held = holders(model)
     chosen: dict[int, tuple[str, nn.Parameter]] = {}
     left_alone: set[int] = set()
     owners = _owners(model)
@@ -137,7 +140,7 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
         if dropped:
             left_alone.add(id(parameter))
         elif wanted:
-            check_parameter(name, parameter, modules[-1])
+            check_parameter(name, parameter, modules[-1], parameter in held)
             if parameter.numel():
                 chosen.setdefault(id(parameter), (name, parameter))
     for rule in [*includes, *excludes]:
@@ -149,7 +152,7 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
             f"nothing to prune: no trainable weight is left by include={include!r}, exclude={exclude!r}"
             f"{_why(owners, frozen)}; the model has: {listed(owners)}"
         )
-    return _lay_out(found)
+    return _lay_out(found, held, is_dispatched(model))
 
 
 def _why(owners: Mapping[str, tuple[nn.Parameter, list[nn.Module]]], frozen: Sequence[str]) -> str:
@@ -171,11 +174,12 @@ def _why(owners: Mapping[str, tuple[nn.Parameter, list[nn.Module]]], frozen: Seq
     return ""
 
 
-def _lay_out(chosen: list[tuple[str, nn.Parameter]]) -> PrunableWeights:
-    devices = {parameter.device for _, parameter in chosen}
-    if len(devices) > 1:
+def _lay_out(chosen: list[tuple[str, nn.Parameter]], held: Held, dispatched: bool) -> PrunableWeights:
+    there = [(name, parameter) for name, parameter in chosen if parameter not in held]
+    devices = {parameter.device for _, parameter in there}
+    if len(devices) > 1 and not dispatched:
         raise BrainsurgeonError(f"the model must be on one device, its weights are on {sorted(map(str, devices))}")
-    check_memory(chosen)
+    check_memory(there)
     return laid_out([Layer(name, tuple(parameter.shape), 0, parameter.numel()) for name, parameter in chosen])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
+from brainsurgeon.network.held import held_in, value_of
 from brainsurgeon.network.loss import BatchLoss, LossLike
+from brainsurgeon.network.packed import PackedMasks
 from brainsurgeon.network.weights import PrunableWeights, write
 from brainsurgeon.pruning.outcome import Outcome
 from brainsurgeon.pruning.result import LayerRecord, PruningResult
@@ -33,8 +35,7 @@ def finish(
         if not bool(torch.isfinite(values).all()):
             raise BrainsurgeonError(f"the update gave weights of {name!r} that are not finite: raise the damping")
     write(model, outcome.values or {})
-    # The masks come back where the model is, wherever the work was done.
-    masks = {n: outcome.masks[n].to(model.get_parameter(n).device, copy=True) for n in weights.names}
+    masks = _brought_home(model, weights, outcome.masks)
     verify(model, masks, total)
     if outcome.measure is not None:
         loss_after: float | None = outcome.measure(model)
@@ -52,13 +53,21 @@ def finish(
     )
 
 
-def verify(model: nn.Module, masks: dict[str, Tensor], total: int) -> None:
+def _brought_home(model: nn.Module, weights: PrunableWeights, masks: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return copies of the masks where the model is, wherever the work was done; of one held elsewhere, as bits."""
+    if not held_in(model):
+        return {name: masks[name].to(model.get_parameter(name).device, copy=True) for name in weights.names}
+    packed = PackedMasks()
+    packed.update((name, masks[name]) for name in weights.names)
+    return packed
+
+
+def verify(model: nn.Module, masks: Mapping[str, Tensor], total: int) -> None:
     """Count again, in the model itself: exactly ⌈rN⌉ weights are gone, and each of them is exactly zero."""
     found, zeros = 0, 0
     for name, mask in masks.items():
-        parameter = model.get_parameter(name).detach()
         found += int(mask.sum())
-        zeros += int((parameter[mask] == 0).sum())
+        zeros += int((value_of(model, name)[mask] == 0).sum())
     if not found == zeros == total:
         raise AssertionError(f"{found} weights were pruned and {zeros} are zero where {total} should be: a bug")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +47,7 @@ class Start:
     """
 
     model: nn.Module
-    masks: dict[str, Tensor]
+    masks: Mapping[str, Tensor]
     legs: int = 1
 
 
@@ -85,7 +85,7 @@ class Outcome:
     own; `record` holds what was used beside the method's own settings.
     """
 
-    masks: dict[str, Tensor]
+    masks: Mapping[str, Tensor]
     values: dict[str, Tensor] | None
     sample: Sequence[Batch] = ()
     loss_before: float | None = None

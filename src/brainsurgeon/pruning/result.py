@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ class PruningResult:
     """The pruned model, its masks (True where a weight is removed) and the record of the run."""
 
     model: nn.Module
-    masks: dict[str, Tensor]
+    masks: Mapping[str, Tensor]
     layers: tuple[LayerRecord, ...]
     sparsity: float
     method: str

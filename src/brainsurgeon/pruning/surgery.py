@@ -19,19 +19,22 @@ from brainsurgeon.events.loading import load
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.footprint import Footprint, footprint, probe, samples_in
+from brainsurgeon.network.held import Held, largest_unit
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import bound_loss
 from brainsurgeon.network.memory import check_device
 from brainsurgeon.network.modes import for_examination, own_mode
 from brainsurgeon.network.names import name_matches, unwrapped
+from brainsurgeon.network.spread import holders, taken_over
 from brainsurgeon.network.weights import Rule, find_weights
 from brainsurgeon.pruning.finish import finish
 from brainsurgeon.pruning.fitting import check_memory
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, describe, make_method
 from brainsurgeon.pruning.one_shot import Examining, OneExamination, examine_once
 from brainsurgeon.pruning.outcome import Outcome, Start, Task
 from brainsurgeon.pruning.result import PruningResult
-from brainsurgeon.samples.batches import as_seed, moved, replayable
+from brainsurgeon.samples.batches import as_seed, is_one_batch, moved, replayable
 
 
 class Surgery:
@@ -59,7 +62,9 @@ class Surgery:
         self.original, self.seed, self.settings = unwrapped(model), as_seed(seed), settings
         self.include, self.exclude = include, exclude
         self.weights = find_weights(self.original, include, exclude)
-        self.device = check_device(device or self.original.get_parameter(self.weights.names[0]).device)
+        self.held = holders(self.original)
+        first = self.original.get_parameter(self.weights.names[0])
+        self.device = check_device(device or self.held.get(first, first).device)
         self.data = self._given = replayable(data)
         with own_mode():
             self.loss = bound_loss(loss, self.data, self._dense, self.device)
@@ -84,11 +89,21 @@ class Surgery:
         """The bytes of the model."""
         return sum(tensor.nbytes for tensor in self.original.state_dict().values() if isinstance(tensor, Tensor))
 
+    @property
+    def resident_bytes(self) -> int:
+        """The bytes of the model that are in memory at once: all, or its largest part where it is held elsewhere."""
+        if not self.held:
+            return self.model_bytes
+        with taken_over(self.original):
+            return largest_unit(self.original)
+
     @cached_property
     def footprint(self) -> Footprint:
         """What one sample takes of memory, as far as it can be known without using samples up."""
         if self.data is None:
             return Footprint()
+        if self.held:
+            return Footprint(samples=samples_in(self.data), resident=is_one_batch(self.data))
         try:
             batch = probe(self.data)
             if batch is not None:
@@ -129,13 +144,14 @@ class Surgery:
             said = f"the budget comes to {total:,} of {self.weights.size:,} weights ({sparsity:.4f})"
         shares = chosen.shares(shares, sparsity, self.weights.layers)
         seed = self.seed if seed is None else as_seed(seed)
+        self._check_held(chosen, in_place)
         model = self.original if in_place else copied(self.original)
         trace = list[Event]()
         told = (self._callback, self._progress) if is_first() else (silent, False)
         with watch(*told, trace) as notify:
             clock = Clock(self.device, notify, getattr(chosen, "max_seconds", None), store.spent if store else 0.0)
             task = Task(model, shares, seed, clock.notify, clock, store, start=start)
-            with clock.running():
+            with clock.running(), taken_over(model):
                 outcome = self._outcome(chosen, task)
                 with clock.unlimited():
                     return finish(
@@ -153,12 +169,22 @@ class Surgery:
                         trace=tuple(trace),
                     )
 
+    def _check_held(self, method: Method, in_place: bool) -> None:
+        """Refuse what cannot be done with a model whose tensors are brought into memory part by part."""
+        if self.held and not isinstance(method, Layerwise):
+            raise BrainsurgeonError(
+                f"the model's weights lie {_place(self.held)}, and method {method.name!r} needs all of them at once: "
+                'take a layer-wise method ("layerwise", "wanda", "sparsegpt"), or load the model whole'
+            )
+        if self.held and not in_place:
+            raise _uncopied(self.held)
+
     def _outcome(self, method: Method, task: Task) -> Outcome:
         """Run a method; one whose time is up before it has anything is answered by magnitude."""
         try:
             if method.uses_data and self.data is not None:
                 load()
-                check_memory(method, self.weights, self.model_bytes, self.device, self.footprint)
+                check_memory(method, self.weights, self.resident_bytes, self.device, self.footprint)
             return method.run(self, task)
         except BadSampleError as error:
             raise error.located(self._given) from error
@@ -177,6 +203,8 @@ class Surgery:
 
 def copied(model: nn.Module) -> nn.Module:
     """Return a deep copy, or say why there is none."""
+    if held := holders(model):
+        raise _uncopied(held)
     try:
         return copy.deepcopy(model)
     except Exception as error:  # a module may hold anything
@@ -184,3 +212,14 @@ def copied(model: nn.Module) -> nn.Module:
             f"the model cannot be copied ({type(error).__name__}: {error}): remove what keeps it from that (a lock, an "
             "open file, a generator, a tensor of a graph), which copy.deepcopy(model) must be able to do"
         ) from error
+
+
+def _uncopied(held: Held) -> BrainsurgeonError:
+    return BrainsurgeonError(
+        f"the model's weights lie {_place(held)} and are not copied into memory: prune it in place "
+        "(in_place=True, with a layer-wise method), or load the model whole"
+    )
+
+
+def _place(held: Held) -> str:
+    return next(iter(held.values())).place

@@ -186,6 +186,15 @@ WindowOption = Annotated[
     int | None,
     typer.Option(help="For hf:FOLDER, tokens in a window.", min=2, show_default="1024", rich_help_panel=MODEL),
 ]
+OnDiskOption = Annotated[
+    bool,
+    typer.Option(
+        "--on-disk",
+        help="For hf:FOLDER, leave the weights on disk, and bring them into memory block by block: for models larger "
+        "than memory, with a layer-wise method.",
+        rich_help_panel=MODEL,
+    ),
+]
 PatternOption = Annotated[
     str | None,
     typer.Option(
@@ -237,7 +246,7 @@ TargetMacsOption = Annotated[
 ]
 OF_GOAL = {"max_drop": "drop", "metric": "metric", "target_bytes": "target_bytes", "target_macs": "target_macs"}
 """Options that make a goal, and what they are called there."""
-OF_TARGET = ("text", "test_text", "window")
+OF_TARGET = ("text", "test_text", "window", "on_disk")
 """Options that go to the function that makes the model."""
 KEYS_OF_OPTIONS = {"stages": "schedule", "sparsities": "sparsity", "methods": "method"}
 """Where a command's parameter is not called what the recipe calls it."""

@@ -18,6 +18,7 @@ def prune(
     text: o.TextOption = None,
     test_text: o.TestTextOption = None,
     window: o.WindowOption = None,
+    on_disk: o.OnDiskOption = False,
     include: o.IncludeOption = None,
     exclude: o.ExcludeOption = None,
     budget: o.BudgetOption = None,
@@ -50,6 +51,8 @@ def prune(
     brainsurgeon prune model.py:build --checkpoint trained.safetensors -s 0.9 -k 2000
 
     brainsurgeon prune hf:FOLDER --text calibration.txt --sparsity 0.5 --method layerwise
+
+    brainsurgeon prune hf:FOLDER --text calibration.txt -s 0.5 -m layerwise --on-disk
 
     torchrun --nproc-per-node 8 --no-python brainsurgeon prune hf:FOLDER --text calibration.txt -s 0.5 -m layerwise
 

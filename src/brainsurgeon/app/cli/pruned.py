@@ -1,5 +1,6 @@
 """What `evaluate`, `export` and `finetune` share: a pruned model from the folder of a run, or one that was saved."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from brainsurgeon.app.recipe import Recipe
     from brainsurgeon.app.target import Target
     from brainsurgeon.files import Saved
 
@@ -75,6 +77,7 @@ def open_pruned(
     """Load a pruned model; everything in its folder is checked first, and code that it names is not simply run."""
     from brainsurgeon.app.origin import ORIGIN, read_origin
     from brainsurgeon.app.runs import RunFolder
+    from brainsurgeon.app.runs.folder import HUGGINGFACE
     from brainsurgeon.app.target import load_target
     from brainsurgeon.app.trust import check_trusted
     from brainsurgeon.errors import BrainsurgeonError
@@ -90,6 +93,8 @@ def open_pruned(
         if isinstance(made.loss, Match) and recipe.checkpoint is not None:  # the dense model is that of the checkpoint
             made = load_target(target or recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed)
         place, text = _choose(run.cells(), cell, folder), (folder / "recipe.yaml").read_text()
+        if (place / HUGGINGFACE).is_dir():
+            return _pruned_on_disk(place, text, recipe, device)
     elif target is None and (folder / ORIGIN).is_file():
         spec, arguments, seed = read_origin(folder)
         check_trusted(folder, spec, trust, "name the target yourself (--target), or ", ORIGIN)
@@ -101,6 +106,21 @@ def open_pruned(
     else:
         made, place, text = load_target(target), folder, ""
     saved = load(place, made.model)
+    made.model.to(device or next(made.model.parameters()).device).eval()
+    return Pruned(made, saved, place, text)
+
+
+def _pruned_on_disk(place: Path, text: str, recipe: "Recipe", device: str | None) -> Pruned:
+    """Load a model that was pruned on disk, into memory."""
+    from brainsurgeon.app.runs.folder import HUGGINGFACE
+    from brainsurgeon.app.target import LANGUAGE, load_target
+    from brainsurgeon.export.huggingface import MASKS
+    from brainsurgeon.files import Saved, load_masks
+
+    arguments = {**recipe.arguments, "on_disk": False}
+    made = load_target(f"{LANGUAGE}{place / HUGGINGFACE}", arguments, None, recipe.seed)
+    masks = load_masks(place / HUGGINGFACE / MASKS, made.model)
+    saved = Saved(made.model.state_dict(), masks, json.loads((place / "result.json").read_text()))
     made.model.to(device or next(made.model.parameters()).device).eval()
     return Pruned(made, saved, place, text)
 

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brainsurgeon.app.runs.folder import cell_name, is_finished
+from brainsurgeon.app.runs.folder import HUGGINGFACE, cell_name, is_finished
 from brainsurgeon.app.runs.portrait import histograms
 from brainsurgeon.app.scores import measure
 from brainsurgeon.app.target import Target
+from brainsurgeon.export.huggingface import add_masks
+from brainsurgeon.files.writing import plain, write_whole
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.result import PruningResult
 
@@ -55,6 +57,23 @@ class Cell:
         pruned = torch.cat([mask.reshape(-1).cpu() for mask in result.masks.values()])
         shown = histograms(weights, dense.cpu(), after, pruned)
         (temporary / "measured.json").write_text(json.dumps({"scores": scores, "histograms": shown}))
+        self._appear(temporary)
+        return scores
+
+    def save_on_disk(self, result: PruningResult, target: Target, copy: Path) -> dict[str, float]:
+        """Move the folder of a model that was pruned on disk here, with all else that is known of it."""
+        temporary = self.folder.with_name(f".{self.folder.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        scores = measure(target, result.model)
+        record = plain(result.to_dict())
+        add_masks(result.model, copy, result.masks, result.pruned, {**record, "scores": scores})
+        write_whole(temporary / "result.json", json.dumps(record, indent=2, allow_nan=False))
+        write_whole(temporary / "measured.json", json.dumps({"scores": scores}))
+        copy.replace(temporary / HUGGINGFACE)
+        self._appear(temporary)
+        return scores
+
+    def _appear(self, temporary: Path) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)  # what is left of an outcome that lost its model
         temporary.replace(self.folder)
-        return scores

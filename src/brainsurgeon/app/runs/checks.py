@@ -12,6 +12,7 @@ from torch import Tensor
 from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.runs.folder import RunError, RunFolder
 from brainsurgeon.app.target import Target
+from brainsurgeon.network.held import held_in
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.fitting import check_memory
 from brainsurgeon.pruning.surgery import Surgery
@@ -32,9 +33,12 @@ def check_fits(run: RunFolder, recipe: Recipe, target: Target, cells: int) -> No
     size, model = surgery.weights.size, surgery.model_bytes
     methods = recipe.make_methods().values()
     kept = CANDIDATES * (model + size) if any(isinstance(method, Auto) for method in methods) else 0
-    run.check_disk(cells * (model + size) + STATE_BYTES * size + kept)
+    if surgery.held:
+        run.check_disk(model + size)  # the parts that a killed run goes on from; the copy is there already
+    else:
+        run.check_disk(cells * (model + size) + STATE_BYTES * size + kept)
     for method in methods:
-        check_memory(method, surgery.weights, model, surgery.device, surgery.footprint)
+        check_memory(method, surgery.weights, surgery.resident_bytes, surgery.device, surgery.footprint)
 
 
 def digest(tensor: Tensor) -> str:
@@ -46,8 +50,10 @@ def digest(tensor: Tensor) -> str:
 def check_same_model(run: RunFolder, target: Target) -> None:
     """Hold a resumed run to the weights it was started with."""
     found = hashlib.sha256()
-    for name, tensor in target.model.state_dict().items():
-        found.update(f"{name} {digest(tensor)}\n".encode())
+    held = held_in(target.model)
+    for name, tensor in target.model.state_dict(keep_vars=True).items():
+        value = held[tensor].fetch() if tensor in held else tensor
+        found.update(f"{name} {digest(value)}\n".encode())
     _check_same(run, "model", found.hexdigest(), "the model has other weights")
 
 

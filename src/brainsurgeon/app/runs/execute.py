@@ -20,6 +20,7 @@ from brainsurgeon.app.scores import measure
 from brainsurgeon.app.target import load_target, seed_globals
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.files.versions import versions
+from brainsurgeon.network.held import held_in
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.surgery import Surgery
 
@@ -46,7 +47,11 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
             store.notice(event)
         callback(dataclasses.replace(event, label=label))
 
-    target = load_target(recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed)
+    shutil.rmtree(run.copy, ignore_errors=True)  # one that a killed run has worked on is pruned in part
+    target = load_target(recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed, run.copy)
+    held = bool(held_in(target.model))
+    if held and (total > 1 or recipe.sweep or recipe.goal is not None):
+        raise RunError("a model on disk is pruned there, once: give one method and one sparsity, or load it whole")
     check_fits(run, recipe, target, len(missing))
     check_same_model(run, target)
     check_same_data(run, target, recipe.seed)
@@ -70,8 +75,12 @@ def _finish(run: RunFolder, recipe: Recipe, missing: list[Cell], total: int, cal
         else:
             store = FileStore(run.steps / f"{cell.name}.safetensors", surgery.device)
             sparsity = recipe.sparsity_of(cell.sparsity, surgery.weights.parts)
-            result = store.completed(surgery.prune(sparsity, method, budget=recipe.budget, store=store))
-        scores = cell.save(result, target, surgery.weights, surgery.values)
+            found = surgery.prune(sparsity, method, budget=recipe.budget, store=store, in_place=held)
+            result = store.completed(found)
+        if held:
+            scores = cell.save_on_disk(result, target, run.copy)
+        else:
+            scores = cell.save(result, target, surgery.weights, surgery.values)
         after = {} if result.loss_after is None else {"sample loss": result.loss_after}
         notify(Event("cells", number, total, {**scores, **after}))
 

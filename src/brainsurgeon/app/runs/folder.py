@@ -26,6 +26,8 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.files.writing import write_whole
 from brainsurgeon.network.memory import DoesNotFitError
 
+HUGGINGFACE = "huggingface"
+"""In a cell, the folder of a pruned model that was on disk all the time, as `from_pretrained` reads it."""
 MIB = 1 << 20
 SPARE = 64 * MIB
 """Disk that is asked for beyond what a run is known to write."""
@@ -62,6 +64,11 @@ class RunFolder:
         """The full recipe that it was started with."""
         path = self.path / "recipe.yaml"
         return make_recipe(read_recipe(path), str(path))
+
+    @property
+    def copy(self) -> Path:
+        """Where a model that stays on disk is while it is pruned."""
+        return self.steps / HUGGINGFACE
 
     @property
     def steps(self) -> Path:
@@ -120,7 +127,7 @@ def cell_name(method: str, sparsity: float) -> str:
 
 def is_finished(cell: Path) -> bool:
     """Say whether a cell's folder holds its record and its model."""
-    models = ("model.safetensors", "model.compressed.safetensors")
+    models = ("model.safetensors", "model.compressed.safetensors", f"{HUGGINGFACE}/config.json")
     return (cell / "result.json").is_file() and any((cell / name).is_file() for name in models)
 
 

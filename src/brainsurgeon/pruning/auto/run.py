@@ -117,7 +117,7 @@ class AutoRun:
         gradients = int(outcome.record.get("sample_gradients", 0))
         with self.clock.unlimited():
             loss = self._judge(model)
-        return Found(loss, gradients, outcome.masks, model, outcome.notes, record)
+        return Found(loss, gradients, dict(outcome.masks), model, outcome.notes, record)
 
     def _judge(self, model: nn.Module) -> float:
         """Return what the held-out samples say: the loss or, where they are few, the distance from the dense."""

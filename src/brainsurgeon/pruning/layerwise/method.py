@@ -15,6 +15,7 @@ from brainsurgeon.engine.budget import Share, apportion
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_suspects
+from brainsurgeon.network.held import held_in, passing, writing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.match import Match
@@ -39,6 +40,7 @@ TOKENS, IMAGES = 8, 32
 """Samples that go through a part at once: sequences of tokens, and everything else."""
 REPORTED = 32
 """Samples on which the loss before and after is reported, and whose slopes at the layers' outputs are their costs."""
+LOADED_WHOLE = "load the model whole, into memory"
 CURVED = 4
 """The errors for the allocation are those of one batch in so many, and of no fewer samples than are reported on."""
 
@@ -98,9 +100,10 @@ class Layerwise:
         self, surgery: Surgery, task: Task, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
     ) -> Outcome:
         probe = cut(batches[0], slice(1))
-        home = next(loss.model.parameters()).device
-        check_loss(loss, map_tensors(lambda t: t.to(home), probe))
-        check_suspects(loss, batches)
+        home = _home(loss.model, surgery.device)
+        with passing(loss.model, home):
+            check_loss(loss, map_tensors(lambda t: t.to(home), probe))
+            check_suspects(loss, batches, home)
         check_ranks(loss.model, batches)
         notes: list[str] = []
         chain = self._chain(loss, probe, home, layers, notes)
@@ -131,7 +134,7 @@ class Layerwise:
         for words, left in (("no plain linear map", others), (reason, unseen)):
             if left:
                 notes.append(f"{words}, so pruned by magnitude and without a pattern: {', '.join(left)}")
-                masks |= _by_magnitude(loss.model, left)
+                masks.update(_by_magnitude(loss.model, left))
 
         def measure(model: nn.Module) -> float:
             with modes_kept(model), without_cache(model):
@@ -161,9 +164,16 @@ class Layerwise:
         def call(batch: Batch) -> Tensor:
             return loss(map_tensors(lambda t: t.to(home), batch))
 
-        chain = find_chain(loss.model, lambda: call(probe), [layer.name for layer in layers])
+        with passing(loss.model, home):
+            chain = find_chain(loss.model, lambda: call(probe), [layer.name for layer in layers])
         agree = bool(chain.names) and parts_agree(Stream(loss.model, call, [probe], layers, chain, home))
-        if chain.names and not bool(broadcast(torch.tensor(agree), 0)):
+        agree = bool(chain.names) and bool(broadcast(torch.tensor(agree), 0))
+        if not agree and held_in(loss.model):
+            raise BrainsurgeonError(
+                "no list of blocks was found that the forward pass goes through one after the other, so the model "
+                f"cannot be brought into memory block by block: {LOADED_WHOLE}"
+            )
+        if chain.names and not agree:
             notes.append("the forward pass is no chain of modules, so each layer takes passes of the whole model")
             return Chain()
         return chain
@@ -200,6 +210,11 @@ class Layerwise:
 
     def _whole_costs(self, surgery: Surgery, loss: BatchLoss, stream: Stream) -> dict[str, Tensor]:
         """Return the costs from backward passes through the whole model on the device."""
+        if held_in(loss.model):
+            raise BrainsurgeonError(
+                "what the loss feels of each row cannot be found block by block for this model and loss: give "
+                f'costs="none", or {LOADED_WHOLE}'
+            )
         model, home = loss.model, next(loss.model.parameters()).device
         some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in stream.batches]
         try:
@@ -237,6 +252,12 @@ class Layerwise:
         return {n: c for n, c in counts.items() if n in maps}, {n: c for n, c in counts.items() if n not in maps}
 
 
+def _home(model: nn.Module, device: torch.device) -> torch.device:
+    """Return where whole passes are run: where the model is, or where the work is if that is no one place."""
+    homes = {parameter.device for parameter in model.parameters()}
+    return device if held_in(model) or len(homes) > 1 else homes.pop()
+
+
 def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
     """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large."""
     tokens = not tensors_of(batches[0])[0].is_floating_point()
@@ -264,11 +285,10 @@ def _rounded(counts: list[int], area: int) -> list[int]:
 def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]:
     masks = {}
     for name, count in counts.items():
-        parameter = model.get_parameter(name)
-        flat = parameter.detach().abs().reshape(1, -1).float()
-        mask = Pattern().prune_lowest(flat, count).view(parameter.shape)
-        parameter.data.masked_fill_(mask, 0.0)
-        masks[name] = mask
+        with writing(model, name) as values:
+            flat = values.abs().reshape(1, -1).float()
+            masks[name] = Pattern().prune_lowest(flat, count).view(values.shape)
+            values.masked_fill_(masks[name], 0.0)
     return masks
 
 

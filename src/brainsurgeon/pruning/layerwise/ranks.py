@@ -22,6 +22,7 @@ from brainsurgeon.engine.layer.baselines import wanda_scores
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.layer.solve import LayerProblem, LayerSolution
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.held import value_of
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.pruning.layerwise.solvers import LayerSolver
 from brainsurgeon.samples.batches import Batch, tensors_of
@@ -36,7 +37,8 @@ def check_ranks(model: nn.Module, batches: Sequence[Batch]) -> None:
     """Refuse ranks that were given different models or samples, or more ranks than batches."""
     if world_size() == 1:
         return
-    sizes = torch.stack([p.detach().abs().sum(dtype=torch.float64).cpu() for p in model.parameters()])
+    values = (value_of(model, name) for name, _ in model.named_parameters())
+    sizes = torch.stack([value.abs().sum(dtype=torch.float64).cpu() for value in values])
     check_same(sizes, "models", "load the same weights on each, with the same seed where they are drawn")
     sums = [
         (number + 1) * tensor.double().abs().sum()

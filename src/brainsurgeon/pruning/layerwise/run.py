@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,8 +17,10 @@ from brainsurgeon.engine.layer.solve import LayerProblem, LayerSolution
 from brainsurgeon.engine.layer.standard import inverse, standard_form
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import Clock, TimeUp
+from brainsurgeon.network.held import held_in, writing
 from brainsurgeon.network.inputs import Moments
 from brainsurgeon.network.linear_maps import LinearMap
+from brainsurgeon.network.packed import PackedMasks
 from brainsurgeon.network.parts import Part
 from brainsurgeon.network.streaming import Stream
 from brainsurgeon.pruning.layerwise.allocate import ErrorCurve
@@ -50,9 +52,9 @@ class LayerRun:
         counts: dict[str, int],
         load: Callable[[int], dict[str, Tensor] | None],
         save: Callable[[int, dict[str, Tensor]], None],
-    ) -> dict[str, Tensor]:
+    ) -> MutableMapping[str, Tensor]:
         """Prune every layer in the order of the forward pass; return the masks. A stored part is not done again."""
-        masks: dict[str, Tensor] = {}
+        masks: MutableMapping[str, Tensor] = PackedMasks() if held_in(stream.model) else {}
         done = self._restore(stream, load, masks)
         finished = len(masks)
         # Whatever happens, the model is put together again.
@@ -106,16 +108,16 @@ class LayerRun:
         return [ErrorCurve(name, sizes[name], sparsities, tuple(row)) for name, row in zip(sizes, table, strict=True)]
 
     def _restore(
-        self, stream: Stream, load: Callable[[int], dict[str, Tensor] | None], masks: dict[str, Tensor]
+        self, stream: Stream, load: Callable[[int], dict[str, Tensor] | None], masks: MutableMapping[str, Tensor]
     ) -> int:
         """Write the stored parts into the model; return how many there are."""
-        layers = {layer.name: layer for layer in stream.layers}
         number = 0
         while number < stream.total and (stored := load(number)) is not None:
             for key, value in stored.items():
                 kind, _, name = key.partition("/")
                 if kind == "weight":
-                    layers[name].weight.data.copy_(value)
+                    with writing(stream.model, name) as weights:
+                        weights.copy_(value)
                 elif kind == "pruned":
                     masks[name] = value.to("cpu")
                 else:
@@ -124,7 +126,7 @@ class LayerRun:
         check_same(torch.tensor(number), "finished parts", "let all of them read the same folder")
         return number
 
-    def _state(self, part: Part, masks: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _state(self, part: Part, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return what a run that goes on after a part must know of it; a kept weight may be zero too."""
         done = [layer for layer in part.layers if layer.name in masks]
         return (
@@ -171,7 +173,7 @@ class LayerRun:
         lead = (-1, *found.pruned.shape[-2:])
         mask = layer.stored(found.pruned.reshape(lead))
         new = layer.stored(found.weights.reshape(lead)).to(layer.weight.dtype)
-        layer.weight.data.copy_(new.masked_fill(mask, 0.0))
+        layer.assign(new.masked_fill(mask, 0.0))
         return mask.to("cpu")
 
     def _curve(
