@@ -2,8 +2,10 @@
 
     python -m experiments.kills [--kills 50]
 
-The moments are drawn with a fixed seed. `train` and `finetune` write their outcome at the end, whole or not at all: a
-killed one leaves nothing behind, and is started again.
+    BRAINSURGEON_DATA=DATA python -m experiments.kills --commands train --kills 60
+
+The moments are drawn with a fixed seed. `finetune` writes its outcome at the end, whole or not at all: a killed one
+leaves nothing behind, and is started again. `train` goes on from its last epoch; it reads MNIST.
 """
 
 import argparse
@@ -31,12 +33,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "prune auto": ("prune", "demo", "-s", "0.9", "-m", "auto", *SHORT),
     "compare": ("compare", "demo", "-s", "0.9", "-s", "0.95", "-m", "mp", "-m", "cbs", "-k", "200"),
     "finetune": ("finetune", "{run}", "--epochs", "2"),
+    "train": ("train", "mlpnet", "--epochs", "4", "--device", "cpu"),
 }
 
 
 def command(name: str, place: Path, run: Path, resume: bool) -> list[str]:
     """Return the command line, of a new run or of one that goes on."""
     words = [word.format(run=run) for word in COMMANDS[name]]
+    if words[0] == "train":
+        words += ["-o", str(place / "model.safetensors"), *(["--resume"] if resume else [])]
+        return [sys.executable, "-m", "brainsurgeon", *words]
     if resume and words[0] in ("prune", "compare") and (place / "recipe.yaml").is_file():
         words = [words[0], "--resume", str(place)]
     else:
@@ -83,6 +89,7 @@ def kill_one(name: str, draw: random.Random, folder: Path, run: Path, whole: dic
         child.send_signal(signal.SIGKILL)
     child.communicate()
     done = name == "finetune" and (place / "result.json").is_file()  # killed on its way out: it is not started again
+    done |= name == "train" and bool(outcome(place)) and not (place / ".model.safetensors.state").exists()
     if name == "finetune" and not done:
         shutil.rmtree(place, ignore_errors=True)
     if not done and (hit or not outcome(place)):
@@ -105,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Kill each command in turn, until there are so many kills in the records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -112,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         finished([sys.executable, "-m", "brainsurgeon", "prune", "demo", "-s", "0.9", "-m", "mp", "-o", str(run), "-q"])
         known: dict[str, tuple[dict[str, str], float]] = {}
         for number in range(len(read_lines(PATH)), options.kills):
-            name = list(COMMANDS)[number % len(COMMANDS)]
+            name = options.commands[number % len(options.commands)]
             if name not in known:
                 place = folder / name.replace(" ", "-")
                 seconds = finished(command(name, place, run, resume=False))

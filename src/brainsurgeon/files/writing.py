@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
+
+from brainsurgeon.errors import BrainsurgeonError
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -19,6 +22,19 @@ def write_whole(path: Path, content: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder and write to it, so that a place that cannot be written to is known before the work."""
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"\0" * 4096)
+        probe.unlink()
+    except OSError as error:
+        raise BrainsurgeonError(
+            f"cannot write to {folder}: {error.strerror or error}; give another place with --output"
+        ) from error
 
 
 def plain(value: Any) -> Any:

@@ -18,10 +18,12 @@ from brainsurgeon._version import __version__
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.files.checkpoint import save_checkpoint
+from brainsurgeon.files.writing import write_whole
 from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.paper.models import build
 from brainsurgeon.paper.train_settings import DEFAULTS, TrainSettings, default_settings
+from brainsurgeon.paper.train_state import TrainingState
 from brainsurgeon.samples.augment import random_crop, random_flip
 
 __all__ = ["DEFAULTS", "TrainRecord", "TrainSettings", "default_settings", "save_trained", "train"]
@@ -42,7 +44,7 @@ class TrainRecord:
 
     def save(self, path: str | Path) -> None:
         """Write the record as JSON."""
-        Path(path).write_text(json.dumps(asdict(self), indent=2) + "\n")
+        write_whole(Path(path), json.dumps(asdict(self), indent=2) + "\n")
 
 
 def train(
@@ -51,11 +53,13 @@ def train(
     settings: TrainSettings | None = None,
     device: str | torch.device = "cpu",
     callback: Callback = silent,
+    state: Path | None = None,
 ) -> tuple[nn.Module, TrainRecord]:
     """Train a network from scratch and give it back with the record of its training.
 
     The settings default to the network's entry in `DEFAULTS`. Initial weights, order of images and
-    augmentation all follow from `settings.seed`. The callback is told of every epoch.
+    augmentation all follow from `settings.seed`. The callback is told of every epoch. With a file `state` the training
+    goes on from where that was left after an epoch, and leaves it there.
     """
     settings = settings or default_settings(name)
     generator = torch.Generator().manual_seed(settings.seed)
@@ -68,11 +72,14 @@ def train(
         nesterov=settings.momentum > 0,
     )
     inputs, targets = data.train_inputs.to(device), data.train_targets.to(device)
-    start = time.perf_counter()
-    epochs = []
-    for epoch in range(settings.epochs):
+    kept = TrainingState(state, name, data, settings, str(device)) if state else None
+    epochs, spent = kept.load(model, optimizer, generator) if kept else ([], 0.0)
+    start = time.perf_counter() - spent
+    for epoch in range(len(epochs), settings.epochs):
         values = _run_epoch(model, optimizer, data, inputs, targets, settings, epoch, generator)
         epochs.append(values)
+        if kept:
+            kept.save(model, optimizer, generator, epochs, time.perf_counter() - start)
         callback(Event("train", epoch + 1, settings.epochs, values))
     model.eval()
     return model, TrainRecord(

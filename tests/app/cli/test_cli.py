@@ -11,6 +11,7 @@ from PIL import Image
 
 from brainsurgeon.app.cli import main
 from brainsurgeon.paper import datasets as data_module
+from brainsurgeon.paper import train as train_module
 from brainsurgeon.paper.datasets import ImageData
 
 COMMANDS = ("prune", "compare", "shrink", "inspect", "report", "doctor", "demo", "data fetch", "train", "reproduce")
@@ -94,6 +95,39 @@ def test_training_writes_weights_and_record(
     assert "mlpnet:" in capsys.readouterr().out
     assert output.exists()
     assert json.loads((tmp_path / "net.json").read_text())["settings"]["epochs"] == 1
+
+
+def test_a_training_that_was_stopped_goes_on_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images, labels = torch.zeros(8, 1, 28, 28, dtype=torch.uint8), torch.zeros(8, dtype=torch.long)
+    tiny = ImageData("mnist", images, labels, images, labels, (0.1,), (0.3,))
+    monkeypatch.setattr(data_module, "load", lambda name, root: tiny)
+    command = ["train", "mlpnet", "--epochs", "2", "--device", "cpu", "-o"]
+    with monkeypatch.context() as stopped:
+        stopped.setattr(train_module, "accuracy", lambda *_: 1 / 0)
+        assert main([*command, str(tmp_path / "net.safetensors")]) == 70
+    assert not (tmp_path / "net.safetensors").exists()
+    assert main([*command, str(tmp_path / "net.safetensors")]) == 1
+    assert "go on with --resume" in capsys.readouterr().err
+    assert main([*command, str(tmp_path / "net.safetensors"), "--resume"]) == 0
+    assert main([*command, str(tmp_path / "other.safetensors")]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "net.json",
+        "net.safetensors",
+        "other.json",
+        "other.safetensors",
+    ]
+    assert (tmp_path / "net.safetensors").read_bytes() == (tmp_path / "other.safetensors").read_bytes()
+
+
+def test_training_notices_an_unwritable_output_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(data_module, "load", lambda name, root: pytest.fail("the data were read"))
+    (tmp_path / "file").write_text("")
+    assert main(["train", "mlpnet", "-o", str(tmp_path / "file" / "net.safetensors")]) == 1
+    assert "cannot write to" in capsys.readouterr().err
 
 
 def test_training_on_imagenet_needs_its_folders(

@@ -14,6 +14,7 @@ from brainsurgeon.export import load_csr
 from brainsurgeon.files import read
 from brainsurgeon.files.checkpoint import read_state_dict
 from brainsurgeon.paper.datasets.embedded import load_demo
+from brainsurgeon.training import finetune as finetune_module
 
 Run = Callable[..., str]
 
@@ -43,6 +44,15 @@ def test_evaluate_tells_scores_and_worth(saved: Path, run: Run, tmp_path: Path) 
     record = json.loads((tmp_path / "worth.json").read_text())
     assert record["nonzero"] == 1618
     assert record["multiply_adds_sparse"] == 1618
+
+
+def test_finetune_notices_an_unwritable_output_before_it_begins(
+    saved: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finetune_module, "finetune", lambda *_, **__: pytest.fail("it was trained"))
+    (tmp_path / "file").write_text("")
+    assert "cannot write to" in run("finetune", saved, "-t", "demo", "-o", tmp_path / "file" / "tuned", status=1)
+    assert (tmp_path / "file").read_text() == ""
 
 
 def test_finetune_keeps_the_count_and_gains_accuracy(saved: Path, run: Run, tmp_path: Path) -> None:

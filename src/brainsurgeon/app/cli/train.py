@@ -28,27 +28,38 @@ def train(
         tuple[Path, Path] | None,
         typer.Option(help="For ImageNet: training and validation images.", metavar="TRAIN VALIDATION"),
     ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
 ) -> None:
     """Train a network from scratch; writes its weights and a record of how they came about.
 
-    The number of epochs is fixed and the last weights are kept. Test images are looked at once, at the end.
+    The number of epochs is fixed and the last weights are kept. Test images are looked at once, at the end. After each
+    epoch its state is kept beside the output: a training that was stopped goes on with the same command and --resume.
     """
     import torch
 
     from brainsurgeon.events import silent
     from brainsurgeon.events.progress import watch
+    from brainsurgeon.files.writing import check_writable
     from brainsurgeon.paper.train import save_trained
     from brainsurgeon.paper.train import train as train_network
+    from brainsurgeon.paper.train_state import state_of
 
     given = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size, "seed": seed}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     settings = replace(default_settings(name), **changes)
+    path = output or Path(f"{name}.safetensors")
+    state = state_of(path)
+    if state.exists() and not resume:
+        raise FileExistsError(f"a training of {path} was stopped: go on with --resume, or delete {state}")
+    if resume and not state.exists() and path.exists():
+        raise FileExistsError(f"{path} is finished: there is nothing to go on with")
+    check_writable(path.parent)
     data = _load(settings.data, root, images)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     with watch(silent, progress=None) as callback:
-        model, record = train_network(name, data, settings, device, callback)
-    path = output or Path(f"{name}.safetensors")
+        model, record = train_network(name, data, settings, device, callback, state)
     save_trained(model, record, path)
+    state.unlink()
     print(f"{name}: {record.test_accuracy:.2f}% right on the test images; weights in {path}")
 
 
