@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from launching import environment, launch
 from ranks import WAYS, pruned_in, saved_form
 from safetensors.torch import load_file
 from torch import Tensor
@@ -22,32 +19,11 @@ from brainsurgeon import BrainsurgeonError, distributed
 PROGRAM = Path(__file__).parent / "helpers" / "ranks.py"
 
 
-def environment(ranks: int) -> dict[str, str]:
-    """What torchrun tells its processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    return group | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-
-
-def launch(folder: Path, ranks: int = 2) -> list[int]:
-    """Start a process for each rank as torchrun does, and return their exit codes."""
-    common = os.environ | environment(ranks)
-    command = [sys.executable, str(PROGRAM), str(folder)]
-    started = [subprocess.Popen(command, env=common | {"RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(ranks)]
-    try:
-        return [process.wait(timeout=90) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two ranks left."""
     folder = tmp_path_factory.mktemp("ranks")
-    assert launch(folder) == [0, 3]  # the second dies at the end
+    assert launch(PROGRAM, folder) == [0, 3]  # the second dies at the end
     return folder
 
 

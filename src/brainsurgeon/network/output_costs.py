@@ -78,7 +78,7 @@ def _added_up(layers: Sequence[LinearMap], totals: dict[str, Tensor], samples: i
     if world_size() == 1:
         return totals, samples
     sizes = [layer.rows(layer.weight).shape[:-1].numel() for layer in layers]
-    device = layers[0].weight.device
+    device = next((total.device for total in totals.values()), torch.device("cpu"))
     parts = [
         totals[layer.name] if layer.name in totals else torch.zeros(size, dtype=torch.float64, device=device)
         for layer, size in zip(layers, sizes, strict=True)

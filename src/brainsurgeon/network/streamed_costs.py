@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from brainsurgeon.distributed import gather_rows, world_size
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.output_costs import backward, mean_costs, slopes_added
 from brainsurgeon.network.partition import first_tensor
@@ -43,15 +45,18 @@ def streamed_costs(stream: Stream) -> tuple[dict[str, Tensor], float]:
 
 
 def _pieces(stream: Stream) -> list[Stream]:
-    """Cut the batches so that the hidden states of each piece before all blocks can be kept."""
-    if not stream.batches:
-        return []
+    """Cut the batches so that the hidden states of each piece before all blocks can be kept.
+
+    Every rank has as many pieces: the shards of a block are gathered by all of them at once.
+    """
+    count = len(stream.batches)
     with stream.up_to_chain() as run, torch.no_grad():
-        hidden, _ = first_tensor(*run(0)[0])
-    assert hidden is not None  # the chain was found by this tensor
-    size = max(1, STATE_BYTES // (hidden.nbytes * len(stream.chain.names)))
-    starts = range(0, len(stream.batches), size)
-    return [replace(stream, batches=stream.batches[start : start + size]) for start in starts]
+        hidden, _ = first_tensor(*run(0)[0]) if count else (None, [])
+    size = STATE_BYTES // (hidden.nbytes * len(stream.chain.names)) if hidden is not None else 1
+    needed = gather_rows(torch.tensor([[-(-count // max(1, size)), count]]), [1] * world_size())
+    pieces = max(1, min(int(needed[:, 0].max()), int(needed[:, 1].min())))
+    cuts = [number * count // pieces for number in range(pieces + 1)]
+    return [replace(stream, batches=stream.batches[start:end]) for start, end in pairwise(cuts) if end > start]
 
 
 class _Way:

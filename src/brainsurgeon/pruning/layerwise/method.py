@@ -261,7 +261,9 @@ def _home(model: nn.Module, device: torch.device) -> torch.device:
 def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
     """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large."""
     tokens = not tensors_of(batches[0])[0].is_floating_point()
-    return own_share(list(regroup(first(batches, count), 1 if tokens else IMAGES)))
+    some = list(first(batches, max(count, world_size())))
+    each = max(1, sum(map(batch_size, some)) // world_size())  # every rank gets some
+    return own_share(list(regroup(some, 1 if tokens else min(IMAGES, each))))
 
 
 def _for_curves(batches: list[Batch]) -> list[Batch]:
