@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 
@@ -11,11 +12,13 @@ from brainsurgeon.app.estimate import estimate_seconds
 from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.target import Target
 from brainsurgeon.engine.blocks import make_blocks
-from brainsurgeon.engine.budget import as_budget, share_out
-from brainsurgeon.network.memory import DoesNotFitError, available_bytes, check_device
+from brainsurgeon.engine.budget import Share, apportion, as_budget, share_out
+from brainsurgeon.network.memory import DoesNotFitError, available_bytes
 from brainsurgeon.network.names import name_matches
-from brainsurgeon.network.weights import PrunableWeights, find_weights
+from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.fitting import check_memory, needs_of
+from brainsurgeon.pruning.layerwise.forecast import forecast
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
@@ -47,25 +50,25 @@ class Inspection:
     seconds: dict[str, float]
     staged: bool = False
     problem: str = ""
+    even: bool = False
+    """Whether the layers' counts are in proportion to their sizes: weights on disk are not read for them."""
 
 
 def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
     """Look at the model, and time a few gradients and losses where the method needs them and `timed` is set."""
     common = recipe.common(target.exclude)
-    weights = find_weights(target.model, common["include"], common["exclude"])
-    device = check_device(recipe.device or target.model.get_parameter(weights.names[0]).device)
     methods = recipe.make_methods()
     surgery = Surgery(target.model, target.data, target.loss, **common, progress=False)
+    weights, device = surgery.weights, surgery.device
     needs = [needs_of(method, surgery) for method in methods.values()]
     problem = ""
     try:
         for method in methods.values():
-            check_memory(method, weights, surgery.model_bytes, device, surgery.footprint)
+            check_memory(method, weights, surgery.resident_bytes, device, surgery.footprint)
     except DoesNotFitError as error:
         problem = str(error)
-    curvature = any(method.uses_curvature for method in methods.values())
     blocks = _blocks(methods.values(), weights)
-    plans = _plans(recipe, target, weights)
+    plans = _plans(recipe, target, weights, bool(surgery.held))
     return Inspection(
         layers=plans,
         size=weights.size,
@@ -74,10 +77,24 @@ def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
         widest=max(block.stop - block.start for block in blocks),
         memory=max(needs, key=lambda parts: sum(parts.values())),
         free=available_bytes(device),
-        seconds=estimate_seconds(recipe, target, weights, device) if timed and curvature else {},
+        seconds=_seconds(recipe, target, surgery, methods) if timed and not problem else {},
         staged=any(isinstance(method, Staged) for method in methods.values()),
         problem=problem,
+        even=bool(surgery.held),
     )
+
+
+def _seconds(recipe: Recipe, target: Target, surgery: Surgery, methods: dict[str, Method]) -> dict[str, float]:
+    """Return the seconds of each step: of layer-wise methods by their own forecast, of others by gradients."""
+    found: dict[str, float] = {}
+    streamed = {name: method for name, method in methods.items() if isinstance(method, Layerwise)}
+    for name, method in streamed.items() if target.data is not None else ():
+        sparsity = recipe.sparsity_of(recipe.sparsities[0], surgery.weights.parts)
+        for step, seconds in forecast(surgery, sparsity, method, recipe.budget).seconds.items():
+            found[step if len(methods) == 1 else f"{name}: {step}"] = seconds * len(recipe.sparsities)
+    if any(method.uses_curvature for name, method in methods.items() if name not in streamed):
+        found |= estimate_seconds(recipe, target, surgery.weights, surgery.device)
+    return found
 
 
 def _blocks(methods: Iterable[Method], weights: PrunableWeights) -> list[slice]:
@@ -90,13 +107,23 @@ def _blocks(methods: Iterable[Method], weights: PrunableWeights) -> list[slice]:
     return [layer.columns for layer in weights.layers]
 
 
-def _plans(recipe: Recipe, target: Target, weights: PrunableWeights) -> tuple[LayerPlan, ...]:
-    values = weights.flatten(target.model).abs().cpu()
+def _plans(recipe: Recipe, target: Target, weights: PrunableWeights, even: bool) -> tuple[LayerPlan, ...]:
     sparsity = recipe.sparsity_of(recipe.sparsities[0], weights.parts)
     shares = share_out(recipe.budget, sparsity, weights.parts, name_matches)
-    pruned = as_budget(shares, torch.device("cpu")).lowest(values)
-    counts = {layer.name: int(pruned[layer.columns].sum()) for layer in weights.layers}
+    if even:
+        counts = {name: count for share in shares for name, count in _evenly(share).items()}
+    else:
+        values = weights.flatten(target.model).abs().cpu()
+        pruned = as_budget(shares, torch.device("cpu")).lowest(values)
+        counts = {layer.name: int(pruned[layer.columns].sum()) for layer in weights.layers}
     return tuple(
         LayerPlan(name, tuple(parameter.shape), parameter.numel(), counts.get(name))
         for name, parameter in target.model.named_parameters()
     )
+
+
+def _evenly(share: Share) -> dict[str, int]:
+    """Return the counts of a share's layers in proportion to their sizes."""
+    sizes = [size for _, _, size in share.layers]
+    quotas = [Fraction(share.count * size, sum(sizes)) for size in sizes]
+    return dict(zip([name for name, _, _ in share.layers], apportion(share.count, quotas, sizes), strict=True))

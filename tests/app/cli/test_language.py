@@ -100,3 +100,19 @@ def test_a_text_that_is_too_short_is_told(place: Path, tmp_path: Path, capsys: p
     arguments = ["prune", f"hf:{place / 'model'}", "--text", str(short), "--window", "12", "-m", "layerwise"]
     assert main([*arguments, "-o", str(tmp_path / "run")]) != 0
     assert "give a longer text or a shorter window" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("where", [[], ["--on-disk"]])
+def test_memory_and_time_are_told_before_anything_runs(
+    where: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [f"hf:{place / 'model'}", "--text", str(place / "text.txt"), "--window", "12", "-m", "layerwise"]
+    assert main(["inspect", *arguments, "-s", "0.5", *where]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "To prune: 2,880 of 5,760 weights" in told
+    assert "Memory: about" in told
+    assert "moments 0." in told.partition("Time: very roughly")[2]
+    assert "gradients" not in told, "a layer-wise run takes none"
+    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda _: 10_000)
+    assert main(["inspect", *arguments, "-s", "0.5", *where]) == 3
+    assert "It does not fit" in capsys.readouterr().err

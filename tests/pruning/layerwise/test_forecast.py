@@ -1,23 +1,48 @@
-"""What a layer-wise run takes, from shapes: counted by hand for one layer, and in proportion to samples."""
+"""What a layer-wise run will take is told before it starts, with what would fit."""
+
+from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
-from brainsurgeon.pruning.layerwise.forecast import FACTORS, PASSES, PRODUCTS, forecast
+import brainsurgeon
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.fitting import needs_of
+from brainsurgeon.pruning.layerwise.forecast import forecast
+from brainsurgeon.pruning.methods import make_method
 
 
-def test_one_layer_by_hand() -> None:
-    model = nn.Sequential(nn.Linear(8, 4, bias=False))
-    found = forecast(model, ["0.weight"], samples=100, positions=3)
-    assert found.moments == 2 * 300 * 8 * 8
-    assert found.layers == PRODUCTS * 2 * 4 * 8 * 8 + FACTORS * 8**3
-    assert found.passes == pytest.approx(2 * 300 * PASSES * 32 + 8 * 32 * 3 * 32)
-    assert found.hidden_bytes == 4 * 300 * 8
-    assert found.operations == found.passes + found.moments + found.layers
+def surgery() -> brainsurgeon.Surgery:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+    return brainsurgeon.Surgery(model, (torch.randn(80, 12), torch.randint(4, (80,))), progress=False)
 
 
-def test_moments_follow_the_samples_and_the_solution_does_not() -> None:
-    model = nn.Sequential(nn.Conv2d(4, 4, 3, groups=2), nn.Flatten(), nn.Linear(16, 2))
-    few, many = (forecast(model, ["0.weight", "2.weight"], count, 4) for count in (100, 200))
-    assert many.moments == 2 * few.moments
-    assert (many.layers, many.layer_bytes) == (few.layers, few.layer_bytes)
+def test_memory_seconds_and_the_words_for_them() -> None:
+    prepared = surgery()
+    before = [parameter.clone() for parameter in prepared.original.parameters()]
+    found = forecast(prepared, 0.5)
+    assert found.memory == needs_of(make_method("layerwise"), prepared)
+    assert set(found.seconds) == {"costs", "moments", "layers", "outputs", "report", "allocation"}
+    assert all(0 < seconds < 60 for seconds in found.seconds.values())
+    assert "of memory" in str(found)
+    assert " s" in str(found)
+    assert all(torch.equal(a, b) for a, b in zip(before, prepared.original.parameters(), strict=True))
+
+
+def test_what_does_not_fit_is_told_with_what_would_and_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = surgery()
+    needed = sum(needs_of(make_method("layerwise"), prepared).values())
+    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda _: needed - 1000)
+    found = forecast(prepared, 0.5, "wanda", "uniform")
+    assert "What would fit" in found.problem
+    assert found.seconds == {}
+    assert "It does not fit" in str(found)
+
+
+def test_only_layer_wise_methods_with_samples_are_foreseen() -> None:
+    with pytest.raises(BrainsurgeonError, match="only layer-wise runs"):
+        forecast(surgery(), 0.5, "cbs")
+    with pytest.raises(BrainsurgeonError, match="needs calibration samples"):
+        forecast(brainsurgeon.Surgery(nn.Linear(4, 4), progress=False), 0.5)

@@ -115,7 +115,7 @@ def _say_sensitivity(console: Console, recipe: "Recipe", target: "Target", measu
 def _layers(found: "Inspection") -> Table:
     table = Table()
     table.add_column("parameter", overflow="fold")
-    for name in ("shape", "weights", "pruned by magnitude", "sparsity"):
+    for name in ("shape", "weights", "pruned, evenly" if found.even else "pruned by magnitude", "sparsity"):
         table.add_column(name, justify="right")
     for layer in found.layers:
         shown, shape = Text(layer.name), "×".join(map(str, layer.shape))

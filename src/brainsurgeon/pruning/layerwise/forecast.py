@@ -1,63 +1,53 @@
-"""What a layer-wise run will take, from shapes alone: bytes on the device and beside it, operations by step."""
+"""What a layer-wise run will take on this device, before it starts: memory, seconds, and what to change."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import nn
-
-from brainsurgeon.network.linear_maps import LinearMap, linear_maps
-
-PRODUCTS = 200
-"""Products of 2Rm² operations that a layer's mask and weights take, as counted."""
-FACTORS = 7
-"""Factors of m³ operations."""
-COPIES = 16
-"""Arrays of a layer's size that its solution holds at once."""
-PASSES = 3.6
-"""Passes of every block over all samples: one for each group of layers, in part, and one for the outputs."""
-LOOKED_AT = 32
-"""Samples for the costs and the loss before and after."""
+from brainsurgeon.engine.budget import share_out
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.memory import DoesNotFitError, available_bytes, readable
+from brainsurgeon.network.names import name_matches
+from brainsurgeon.pruning.fitting import check_memory, needs_of
+from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.layerwise.timing import seconds_of
+from brainsurgeon.pruning.methods import Method, make_method
+from brainsurgeon.pruning.surgery import Surgery
 
 
 @dataclass(frozen=True)
-class LayerwiseForecast:
-    """Bytes: the largest layer at work with its moments, and the hidden states that wait. Operations by step."""
+class Forecast:
+    """Bytes part by part and seconds by step; `problem` says in words what does not fit, and what would."""
 
-    layer_bytes: int
-    hidden_bytes: int
-    passes: float
-    moments: float
-    layers: float
+    memory: dict[str, int]
+    free: int | None
+    seconds: dict[str, float]
+    problem: str = ""
 
-    @property
-    def operations(self) -> float:
-        """All of them."""
-        return self.passes + self.moments + self.layers
-
-
-def forecast(model: nn.Module, names: Sequence[str], samples: int, positions: int) -> LayerwiseForecast:
-    """Return what pruning these parameters layer by layer takes.
-
-    `samples` are the calibration samples, `positions` the columns that one sample gives a layer (its tokens; the
-    pixels of a convolution's output, about).
-    """
-    maps = linear_maps(model, names)
-    columns = samples * positions
-    sizes = [_shape(layer) for layer in maps]
-    # Forward, backward and forward again, and the loss after: of the whole model, on a few samples.
-    whole = 8.0 * sum(parameter.numel() for parameter in model.parameters()) * positions * min(samples, LOOKED_AT)
-    widest = max((m for *_, m in sizes), default=0)
-    return LayerwiseForecast(
-        max((groups * (24 * m * m + COPIES * 4 * rows * m) for groups, rows, m in sizes), default=0),
-        4 * columns * widest,
-        2.0 * columns * PASSES * sum(g * r * m for g, r, m in sizes) + whole,
-        2.0 * columns * sum(g * m * m for g, _, m in sizes),
-        float(sum(g * (PRODUCTS * 2 * r * m * m + FACTORS * m**3) for g, r, m in sizes)),
-    )
+    def __str__(self) -> str:
+        total = f"about {readable(sum(self.memory.values()))} of memory"
+        free = "" if self.free is None else f" ({readable(self.free)} are free)"
+        spent = f", and about {sum(self.seconds.values()):.3g} s" if self.seconds else ""
+        return f"{total}{free}{spent}{'. It does not fit: ' if self.problem else ''}{self.problem}"
 
 
-def _shape(layer: LinearMap) -> tuple[int, int, int]:
-    groups, rows, inputs = layer.rows(layer.weight).shape
-    return groups, rows, inputs
+def forecast(
+    surgery: Surgery,
+    sparsity: float | None,
+    method: str | Method = "layerwise",
+    budget: str | dict[str, float] = "global",
+) -> Forecast:
+    """Return what `surgery.prune(sparsity, method, budget=budget)` will take; nothing is pruned."""
+    chosen = make_method(method, surgery.settings)
+    if not isinstance(chosen, Layerwise):
+        raise BrainsurgeonError(f"only layer-wise runs can be foreseen in this way, got method {chosen.name!r}")
+    if surgery.data is None:
+        raise BrainsurgeonError(f"method {chosen.name!r} needs calibration samples: give data")
+    shares = share_out(budget, sparsity, surgery.weights.parts, name_matches)
+    problem = ""
+    try:
+        check_memory(chosen, surgery.weights, surgery.resident_bytes, surgery.device, surgery.footprint)
+    except DoesNotFitError as error:
+        problem = str(error)
+    seconds = {} if problem else seconds_of(surgery, chosen, shares)
+    return Forecast(needs_of(chosen, surgery), available_bytes(surgery.device), seconds, problem)
