@@ -39,9 +39,15 @@ def methods(gradients: int, samples: int | None, augmented: bool, rate: float) -
     """Return the methods that are compared, with what they may spend."""
     common: dict[str, Any] = {"max_gradients": gradients, "max_samples": samples}
     common |= {"augment": crop_and_flip} if augmented else {}
-    ordinary = Gradual("magnitude", plan=ORDINARY, learning_rate=rate, features=0.0, **common)
-    weights_only = replace(ordinary, repair="weights")
-    return {"auto": Auto(**common), "magnitude": ordinary, "magnitude, weights only": weights_only}
+    few = samples is not None and samples < 5000
+    lesson: dict[str, Any] = {"distil": 1.0, "temperature": 4.0} if few else {"distil": 0.0}
+    ordinary = Gradual("magnitude", plan=ORDINARY, learning_rate=rate, features=0.0, **lesson, **common)
+    return {
+        "auto": Auto(**common),
+        "magnitude": ordinary,
+        "magnitude, distilled": replace(ordinary, distil=0.5, temperature=2.0),
+        "magnitude, weights only": replace(ordinary, repair="weights"),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

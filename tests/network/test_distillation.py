@@ -9,7 +9,7 @@ from networks import BY_NAME
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance, watched
+from brainsurgeon.network.distillation import ASKED, Lesson, Teacher, Trust, held_out_distance, watched
 from brainsurgeon.network.loss import BatchLoss, distance, output_loss
 
 shapes = pytest.mark.parametrize(("shape", "axis"), [((5, 4), 1), ((5, 4, 3), 1), ((5, 3, 4), -1)])
@@ -128,3 +128,48 @@ def test_the_held_out_distance_is_the_mean_over_all_samples_and_leaves_modes_alo
         whole = distance(parts.outputs(other, data), parts.outputs(dense, data), parts.axis)
     assert found == pytest.approx(float(whole), rel=1e-4)
     assert held_out_distance(dense, dense, parts, batches) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_dense_network_teaches_while_its_loss_is_well_below_the_students() -> None:
+    trust = Trust()
+    assert float(trust.weigh(torch.tensor(1.0), torch.tensor(0.5))) == 1
+    assert float(Trust().weigh(torch.tensor(1.0), torch.tensor(0.9))) == 0  # hardly better
+    for _ in range(300):
+        followed = trust.weigh(torch.tensor(0.2), torch.tensor(0.5))
+    assert float(followed) == 0
+    assert not trust.listens
+
+
+def test_a_dense_network_that_was_left_alone_is_heard_again_when_the_student_falls_back() -> None:
+    trust = Trust()
+    for _ in range(ASKED):
+        trust.weigh(torch.tensor(0.2), torch.tensor(0.5))
+    assert not trust.listens
+    for _ in range(5 * ASKED):
+        trust.weigh(torch.tensor(3.0), None)  # what the dense network lost is remembered
+    assert trust.listens
+
+
+def test_trust_goes_on_from_its_state() -> None:
+    one, other = Trust(), Trust()
+    losses = torch.rand(2 * ASKED, 2, generator=torch.Generator().manual_seed(0))
+    for student, dense in losses[: ASKED + 7]:
+        one.weigh(student, dense)
+    other.restore(one.state(), losses)
+    for student, dense in losses[ASKED + 7 :]:
+        assert torch.equal(one.weigh(student, dense), other.weigh(student, dense))
+    assert torch.equal(one.state(), other.state())
+
+
+def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead() -> None:
+    network = BY_NAME["sequential"]
+    dense, batch = network.model(), network.batches()[0]
+    teacher = Teacher(changed(dense), network.loss, Lesson(0.5, 2.0, 1.0, while_better=True), batch)
+    plain = Teacher(dense, network.loss, Lesson(), batch)
+    expected = value(plain, dense, batch)
+    with teacher.watching(dense) as lesson:
+        teacher.trust.restore(torch.tensor([0, 1, 1e-6, 1.0]), expected)  # the student is far ahead
+        assert torch.isclose(lesson(batch, lambda: teacher.outputs(dense, batch)), expected)
+        teacher.trust.restore(torch.tensor([0, 0, 1e-6, 1.0]), expected)  # and the dense network is not run
+        teacher.dense = nn.Identity()
+        assert torch.isclose(lesson(batch, lambda: teacher.outputs(dense, batch)), expected)

@@ -15,6 +15,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
+from brainsurgeon.engine.layer.lowest import lowest as lowest_of_rows
 from brainsurgeon.errors import BrainsurgeonError
 
 
@@ -39,15 +40,7 @@ def lowest(scores: Tensor, count: int) -> Tensor:
             "the scores of some weights are not finite: look for NaN or infinite weights or gradients, "
             "or raise the damping"
         )
-    if count <= 0:
-        return torch.zeros_like(scores, dtype=torch.bool)
-    if count >= scores.numel():
-        return torch.ones_like(scores, dtype=torch.bool)
-    threshold = scores.kthvalue(count).values
-    chosen = scores < threshold
-    ties = (scores == threshold).nonzero().squeeze(1)
-    chosen[ties[: count - int(chosen.sum())]] = True
-    return chosen
+    return lowest_of_rows(scores.unsqueeze(0), count).squeeze(0)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,10 @@ from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size
 
+REMEMBERED, ASKED, AHEAD = 0.98, 50, 0.7
+"""How much of the running means stays at each step, after how many steps it is asked who does better, and how low the
+dense network's loss must be beside the student's: one that is hardly better holds the student back."""
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -23,19 +27,53 @@ class Lesson:
 
     `share` is that of the distance, the rest is the loss. For classes the distance is T² times the Kullback–Leibler
     divergence at the temperature T, else the squared difference relative to the outputs' variance. `features` weighs
-    the mean over the watched layers of ‖a − ā‖²/Var(ā).
+    the mean over the watched layers of ‖a − ā‖²/Var(ā). With `while_better` the dense network teaches only as long as
+    its own loss on the samples of the last steps is well below the student's; then the loss alone is left.
     """
 
     share: float = 0.0
     temperature: float = 1.0
     features: float = 0.0
+    while_better: bool = False
+
+
+class Trust:
+    """Whether the dense network still does better than the student, by running means of their losses.
+
+    A device is asked only every `ASKED` steps; while the student is ahead the dense network is not run at all.
+    """
+
+    def __init__(self) -> None:
+        self.losses: Tensor | None = None  # the student's, the dense network's
+        self.steps, self.listens = 0, True
+
+    def weigh(self, student: Tensor, dense: Tensor | None) -> Tensor:
+        """Take in the losses of a step; return 1 where the dense network is to be followed, else 0."""
+        before = torch.stack([student.detach()] * 2) if self.losses is None else self.losses
+        found = torch.stack([student.detach(), before[1] if dense is None else dense])
+        self.losses = found if self.losses is None else before.lerp(found, 1 - REMEMBERED)
+        ahead = self.losses[1] < AHEAD * self.losses[0]
+        self.steps += 1
+        if self.steps % ASKED == 0:
+            self.listens = bool(ahead)
+        return ahead.to(found.dtype)
+
+    def state(self) -> Tensor:
+        """Return all that it is, as numbers."""
+        losses = [] if self.losses is None else self.losses.double().tolist()
+        return torch.tensor([self.steps, self.listens, *losses], dtype=torch.float64)
+
+    def restore(self, state: Tensor, like: Tensor) -> None:
+        """Become what `state` told, beside a tensor."""
+        self.steps, self.listens = int(state[0]), bool(state[1])
+        self.losses = state[2:].to(like.device, like.dtype) if len(state) > 2 else None
 
 
 class Teacher:
     """The dense model, and a lesson; `loss(model, batch)` is what the student's training step minimises."""
 
     def __init__(self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch):
-        self.dense, self.lesson = dense, lesson
+        self.dense, self.lesson, self.trust = dense, lesson, Trust()
         self.parts = output_loss(loss, dense, probe)
         if self.parts is None and (lesson.share or lesson.features):
             self.lesson = Lesson()
@@ -51,6 +89,7 @@ class Teacher:
         ours: list[Tensor] = []
         theirs: list[Tensor] = []
         hooks = []
+        self.trust = Trust()
         if self.lesson.features:
             for network, into in ((model, ours), (self.dense, theirs)):
                 hooks += [module.register_forward_hook(_note(into)) for module in watched(network)]
@@ -74,14 +113,28 @@ class Teacher:
     def _value(self, batch: Batch, found: Any, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
         parts, lesson = self.parts, self.lesson
         assert parts is not None
-        terms = []
-        if lesson.share < 1:
-            terms.append((1 - lesson.share) * parts.loss(found, batch))
-        if lesson.share or lesson.features:
-            with torch.no_grad():
-                wanted = parts.outputs(self.dense, batch)
-            if lesson.share:
-                terms.append(lesson.share * parts.distance(found, wanted, lesson.temperature))
+        loss = parts.loss(found, batch) if lesson.share < 1 else None
+        if not (lesson.share or lesson.features):
+            assert loss is not None
+            return loss
+        if loss is not None and lesson.while_better and not self.trust.listens:
+            self.trust.weigh(loss, None)
+            return loss
+        with torch.no_grad():
+            wanted = parts.outputs(self.dense, batch)
+        lessons = self._lessons(found, wanted, ours, theirs)
+        if loss is None:
+            return lessons
+        if not lesson.while_better:
+            return (1 - lesson.share) * loss + lessons
+        followed = self.trust.weigh(loss, parts.loss(wanted, batch))
+        return (1 - lesson.share * followed) * loss + followed * lessons
+
+    def _lessons(self, found: Any, wanted: Any, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+        """Return what is learnt from the dense network: its outputs and its features."""
+        parts, lesson = self.parts, self.lesson
+        assert parts is not None
+        terms = [lesson.share * parts.distance(found, wanted, lesson.temperature)] if lesson.share else []
         if lesson.features and ours:
             pairs = zip(ours, theirs, strict=True)
             terms.append(lesson.features * torch.stack([_feature_distance(a, b) for a, b in pairs]).mean())

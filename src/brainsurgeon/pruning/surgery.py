@@ -25,6 +25,7 @@ from brainsurgeon.network.match import bound_loss
 from brainsurgeon.network.memory import check_device
 from brainsurgeon.network.modes import for_examination, own_mode
 from brainsurgeon.network.names import name_matches, unwrapped
+from brainsurgeon.network.repeatable import repeatable
 from brainsurgeon.network.spread import holders, taken_over
 from brainsurgeon.network.weights import Rule, find_weights
 from brainsurgeon.pruning.finish import finish
@@ -151,7 +152,7 @@ class Surgery:
         with watch(*told, trace) as notify:
             clock = Clock(self.device, notify, getattr(chosen, "max_seconds", None), store.spent if store else 0.0)
             task = Task(model, shares, seed, clock.notify, clock, store, start=start)
-            with clock.running(), taken_over(model):
+            with clock.running(), taken_over(model), repeatable(self.device):
                 outcome = self._outcome(chosen, task)
                 with clock.unlimited():
                     return finish(

@@ -165,7 +165,7 @@ def test_gradients_of_a_try_that_diverges_are_counted(monkeypatch: pytest.Monkey
     loss = Counting()
     settings = {"max_gradients": 4000, "batch_size": 8, "distil": 0.0, "progress": False}
     result = prune(BY_NAME["sequential"].model(), wide(), 0.6, "gradual", loss, **settings)
-    assert result.settings["learning_rate"] in (1e-4, 1e-3, 1e-2)
+    assert result.settings["learning_rate"] in (0.5e-4, 0.5e-3, 0.5e-2)  # half of what is best in short runs
     assert result.settings["sample_gradients"] == loss.samples <= 4000
 
 
@@ -321,7 +321,8 @@ def test_what_is_minimised_depends_on_how_many_samples_are_held_out() -> None:
     few, many = run(100), run(5200)
     assert few.settings["lesson"]["share"] == 1.0
     assert few.settings["lesson"]["temperature"] == 4.0
-    assert many.settings["lesson"]["share"] == 0.0
+    assert many.settings["lesson"]["share"] == 0.5
+    assert (few.settings["lesson"]["while_better"], many.settings["lesson"]["while_better"]) == (False, True)
     assert (few.settings["mixup"], many.settings["mixup"]) == (True, False)
     assert Gradual(distil=0.3, temperature=2.0, features=5.0).lesson(True, True) == Lesson(0.3, 2.0, 5.0)
     assert Gradual(plan=Plan(cuts=3)).plan.cuts == 3

@@ -39,8 +39,8 @@ class Compensation:
         side = min(fisher.rows, self._kept.numel())
         held = fisher.columns.numel() * fisher.columns.element_size()
         allowed = max(FACTOR_BYTES, FACTOR_SHARE * held)
-        if fisher.columns.is_cuda:
-            allowed = max(allowed, torch.cuda.mem_get_info(fisher.columns.device)[0] / 4)
+        if fisher.columns.is_cuda:  # by the size of the device, not by what is free: the result must not depend on that
+            allowed = max(allowed, torch.cuda.get_device_properties(fisher.columns.device).total_memory / 8)
         self._factor = fisher.factor(self._kept) if 2 * 8 * side**2 <= allowed else None
         # Many products to come: a copy of the kept weights' gradients saves reading the others'.
         copied = held * self._kept.numel() / fisher.size

@@ -108,6 +108,8 @@ class Training:
         cut_at, told = self.plan.due(self._gone_by) + 1, 0.0
         step = start
         with self.teacher.watching(self.student.model) as value, _fast_products():
+            if tensors is not None:
+                self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
             outputs = Outputs(self.student.model, self.teacher)
             for batch in self.batches(start):
                 share = self._share(step)
@@ -132,7 +134,7 @@ class Training:
         return step
 
     def _state(self, optimizer: torch.optim.Optimizer, share: float) -> dict[str, Tensor]:
-        reached = {"share": torch.tensor(share, dtype=torch.float64)}
+        reached = {"share": torch.tensor(share, dtype=torch.float64), "trust": self.teacher.trust.state()}
         return self.student.state() | _optimizer_state(optimizer) | reached
 
     def _share(self, step: int) -> float:
@@ -163,7 +165,8 @@ class Training:
         return loss.detach()
 
     def _check_finite(self, step: int) -> None:
-        if not all(bool(torch.isfinite(value).all()) for value in self.student.values.values()):
+        finite = torch.stack([torch.isfinite(value).all() for value in self.student.values.values()])
+        if not bool(finite.all()):  # a device is waited for once
             raise self._diverged(step)
 
     def _diverged(self, step: int) -> BrainsurgeonError:
@@ -185,7 +188,7 @@ class Training:
         return due + 1
 
     def _count(self) -> int:
-        return int(sum(int((mask == 0).sum()) for mask in self.student.masks.values()))
+        return int(torch.stack([(mask == 0).sum() for mask in self.student.masks.values()]).sum())
 
     def _optimizer(self) -> torch.optim.Optimizer:
         decayed = [value for name, value in self.student.values.items() if name in self.student.masks]

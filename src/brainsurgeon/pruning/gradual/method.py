@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 Augment = Callable[[Batch, torch.Generator], Batch]
-FEATURES = 10.0
-"""The weight of the distance from the dense network's normalised features, where few samples are held out."""
+FEATURES, FEATURES_OF_MANY = 10.0, 1.0
+"""The weight of the distance from the dense network's normalised features, with few samples held out and with many."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Gradual:
         learning_rate: of AdamW; None: the best of a few, found in short runs judged on held-out samples.
         batch_size: samples a step; None: 64, or 8 sequences of tokens.
         distil: the share of the distance from the dense outputs in what is minimised; None: all of it where few samples
-            are held out, else none.
-        temperature: of that distance; None: 4 where few samples are held out, else 1.
+            are held out, else half as long as the dense network does better than the pruned one, and none after that.
+        temperature: of that distance; None: 4 where few samples are held out, else 2.
         features: the weight of the distance from what the dense network's layers give; None: chosen likewise.
         mix: train on mixed samples (mixup); None: where few samples are held out and the inputs are real numbers.
         augment: changes a training batch, drawing from the generator it is given.
@@ -102,7 +102,9 @@ class Gradual:
 
     def lesson(self, few: bool, normalised: bool) -> Lesson:
         """Return what the steps minimise, with few samples held out or many, and with normalised features or none."""
-        share = self.distil if self.distil is not None else float(few)
-        temperature = self.temperature if self.temperature is not None else 4.0 if few else 1.0
-        features = self.features if self.features is not None else FEATURES if few and normalised else 0.0
-        return Lesson(share, temperature, features)
+        share = self.distil if self.distil is not None else 1.0 if few else 0.5
+        temperature = self.temperature if self.temperature is not None else 4.0 if few else 2.0
+        features = self.features if self.features is not None else 0.0
+        if self.features is None and normalised and share:
+            features = FEATURES if few else FEATURES_OF_MANY
+        return Lesson(share, temperature, features, while_better=not few and self.distil is None)

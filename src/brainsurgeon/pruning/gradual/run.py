@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.gradual.method import Gradual
     from brainsurgeon.pruning.surgery import Surgery
 
-RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006)
+RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006, 0.02)
 """Learning rates that may be tried, neighbours first, until the next one is worse."""
+LONGER = 0.5
+"""What a long run takes of the rate that is best in a short one, which has fewer steps to get anywhere."""
 FIRST_RATE, FIRST_REPAIR = 4, 2
 """The number of the rate that is tried first: with cuts to come, and after the only cut."""
 TRIED, SEARCHED = 0.03, 0.25
@@ -169,14 +171,14 @@ class GradualRun:
 
         best = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
         if tries < 2:  # a single try compares with nothing
-            return RATES[best]
+            return LONGER * RATES[best]
         with self.task.clock.measure("learning rate"):
             while best and held(best) == math.inf:  # it diverges
                 best -= 1
             for way in (-1, 1):
                 while 0 <= best + way < len(RATES) and held(best + way) < held(best):
                     best += way
-        return RATES[best]
+        return LONGER * RATES[best]
 
     def _try(self, steps: int, rate: float, deadline: float) -> float:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""
