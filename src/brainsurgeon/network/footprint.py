@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.along_chain import AlongChain
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.samples.batches import Batch, batch_size, cut, is_one_batch, tensors_of
 
@@ -23,13 +24,14 @@ class Footprint:
     """Bytes of one sample, and how many there are (infinity where the data does not say).
 
     `passing` is what a forward pass keeps for the way back, beside the weights; `resident` says that all samples lie in
-    memory already.
+    memory already. `chain` is what there is where blocks are run one after the other.
     """
 
     sample: int = 0
     passing: int = 0
     samples: float = 0.0
     resident: bool = True
+    chain: AlongChain = field(default_factory=AlongChain)
 
 
 def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
@@ -38,18 +40,20 @@ def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
     own = {p.untyped_storage().data_ptr() for p in batch_loss.model.parameters()}
     seen: dict[int, int] = {}
 
-    def note(tensor: Tensor) -> Tensor:
+    alive: list[Tensor] = []  # while one lives no other has its place
+
+    def note(tensor: Tensor) -> None:  # the graph itself keeps nothing: one that holds its own outputs never goes
+        alive.append(tensor.detach())
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             # What is kept of a batch may be a part of all the data.
             seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
-        return tensor
 
     first = next(batch_loss.model.parameters())
     asked = first.requires_grad
     try:
         first.requires_grad_()
-        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
             loss = batch_loss(batch)
         del loss
     finally:

@@ -17,11 +17,12 @@ from brainsurgeon.engine.layer.swaps import CANDIDATES
 from brainsurgeon.engine.selection import Magnitude, WoodFisher
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.footprint import Footprint
+from brainsurgeon.network.streamed_costs import STATE_BYTES
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.auto.candidates import MOST_ENTRIES, ROWS, SMALL
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
-from brainsurgeon.pruning.layerwise.method import IMAGES, Layerwise
+from brainsurgeon.pruning.layerwise.method import IMAGES, REPORTED, TOKENS, Layerwise
 from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
@@ -101,7 +102,20 @@ def _layerwise(method: Layerwise, weights: PrunableWeights, sample: Footprint) -
         "moments": 6 * 8 * widest**2,
         "one layer": 12 * largest + SWAPPED * min(CANDIDATES * largest, PIECE_BYTES),
         "samples": _kept(sample, method.max_samples),
-        "passes": IMAGES * sample.passing // 2,
+        **_streamed(sample, method.max_samples),
+    }
+
+
+def _streamed(sample: Footprint, most: int) -> dict[str, int]:
+    """Return the bytes of passes: of the whole network, or of one block with the hidden states that wait."""
+    chain = sample.chain
+    if not chain.blocks:
+        return {"passes": IMAGES * sample.passing // 2}
+    together, alone = (TOKENS, 1) if chain.tokens else (IMAGES, IMAGES)  # for moments, and on the way back
+    waiting = min(STATE_BYTES, min(REPORTED, most) * chain.blocks * chain.hidden)
+    return {
+        "passes": max(together * chain.block, alone * max(chain.block, chain.tail)),
+        "hidden states": max(int(min(sample.samples, most)) * chain.hidden, waiting),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock, TimeUp
 from brainsurgeon.events.loading import load
 from brainsurgeon.events.progress import watch
+from brainsurgeon.network.along_chain import AlongChain, along_chain
 from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.footprint import Footprint, footprint, probe, samples_in
 from brainsurgeon.network.held import Held, largest_unit
@@ -35,7 +37,10 @@ from brainsurgeon.pruning.methods import Method, describe, make_method
 from brainsurgeon.pruning.one_shot import Examining, OneExamination, examine_once
 from brainsurgeon.pruning.outcome import Outcome, Start, Task
 from brainsurgeon.pruning.result import PruningResult
-from brainsurgeon.samples.batches import as_seed, is_one_batch, moved, replayable
+from brainsurgeon.samples.batches import Batch, as_seed, cut, is_one_batch, moved, replayable, tensors_of
+
+LONG = 256
+"""Tokens of a sequence that is long."""
 
 
 class Surgery:
@@ -103,15 +108,31 @@ class Surgery:
         """What one sample takes of memory, as far as it can be known without using samples up."""
         if self.data is None:
             return Footprint()
-        if self.held:
-            return Footprint(samples=samples_in(self.data), resident=is_one_batch(self.data))
         try:
             batch = probe(self.data)
+            if batch is not None and self.held:
+                return Footprint(
+                    samples=samples_in(self.data), resident=is_one_batch(self.data), chain=self._along_chain(batch)
+                )
             if batch is not None:
-                return footprint(self.batch_loss, moved(batch, self.device), self.data)
+                first = tensors_of(batch)[0]
+                long = not first.is_floating_point() and first[:1].numel() >= LONG  # of these one will do
+                batch = moved(cut(batch, slice(1)) if long else batch, self.device)
+                return replace(footprint(self.batch_loss, batch, self.data), chain=self._along_chain(batch))
         except Exception:  # a user's model, loss and data may raise anything: the run will say it in words
             return Footprint(samples=samples_in(self.data), resident=False)
         return Footprint(samples=samples_in(self.data), resident=False)
+
+    def _along_chain(self, batch: Batch) -> AlongChain:
+        """Measure one sample on its way block by block; beside another device than the CPU its states take nothing."""
+        model = self.original if self.held else self.batch_loss.model
+        try:
+            with taken_over(model), own_mode():
+                one = moved(cut(batch, slice(1)), self.device)
+                found = along_chain(BatchLoss(model, self.loss), one, self.weights.names, self.device)
+        except Exception:  # another network's code, given other tensors than its own: it is run as a whole
+            return AlongChain()
+        return found if self.device.type == "cpu" else replace(found, hidden=0)
 
     @own_mode()
     def examined(self, settings: Examining, curvature: bool, notify: Callback = silent) -> OneExamination:

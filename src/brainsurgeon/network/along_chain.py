@@ -1,0 +1,88 @@
+"""What a sample takes of memory where a network is gone through block by block: one block, and the hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.network.held import passing
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.modes import modes_kept, without_cache
+from brainsurgeon.network.partition import find_chain
+from brainsurgeon.network.streaming import Stream, state_of
+from brainsurgeon.samples.batches import Batch, batch_size, tensors_of
+
+
+@dataclass(frozen=True)
+class AlongChain:
+    """Bytes of one sample: its hidden state, what the largest block and the tail keep for the way back.
+
+    `blocks` is the number of blocks, 0 where there is no chain; `tokens` says that samples are sequences of tokens.
+    """
+
+    hidden: int = 0
+    block: int = 0
+    tail: int = 0
+    blocks: int = 0
+    tokens: bool = False
+
+
+def along_chain(batch_loss: BatchLoss, batch: Batch, layers: Sequence[str], device: torch.device) -> AlongChain:
+    """Measure one batch on its way through the first block of each kind, and the tail."""
+    model, count = batch_loss.model, batch_size(batch)
+    with modes_kept(model), without_cache(model):
+        model.eval()
+        with passing(model, device):
+            chain = find_chain(model, lambda: batch_loss(batch), layers)
+        if not chain.names:
+            return AlongChain()
+        stream = Stream(model, batch_loss, [batch], [], chain, device)
+        steps = stream.steps()
+        for _ in steps[0](True):
+            pass
+        hidden = stream.hidden[0]
+        kinds = [_kind(model.get_submodule(name)) for name in chain.names]
+        first = [number for number, kind in enumerate(kinds) if kind not in kinds[:number]]
+        largest = 0
+        for number in range(len(chain.names)):
+            if number > first[-1] and hidden.shape == stream.hidden[0].shape:
+                break  # what follows is alike, and the tail takes a state of this shape
+            with stream.block(number) as run:
+                if number in first:
+                    module = model.get_submodule(chain.names[number])
+                    largest = max(largest, _saved(module, partial(run, 0), hidden))
+                with torch.no_grad():
+                    hidden = state_of(run(0, hidden.clone()))
+        with stream.passed_over() as end:
+            tail = _saved(model, partial(end, 0), hidden)
+    tokens = not tensors_of(batch)[0].is_floating_point()
+    return AlongChain(stream.hidden[0].nbytes // count, largest // count, tail // count, len(chain.names), tokens)
+
+
+def _kind(module: nn.Module) -> tuple[tuple[int, ...], ...]:
+    """Return what blocks that are alike have in common."""
+    return tuple(tuple(parameter.shape) for parameter in module.parameters())
+
+
+def _saved(module: nn.Module, run: Callable[[Tensor], Any], hidden: Tensor) -> int:
+    """Return the bytes that a pass from a hidden state keeps for the way back, beside the weights."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters() if not parameter.is_meta}
+    seen: dict[int, int] = {}
+
+    alive: list[Tensor] = []  # while one lives no other has its place
+
+    def note(tensor: Tensor) -> None:  # the graph itself keeps nothing: one that holds its own outputs never goes
+        alive.append(tensor.detach())
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
+        found = run(hidden.detach().requires_grad_().clone())  # a copy, which may be written into
+    del found
+    return sum(seen.values())

@@ -1,0 +1,63 @@
+"""Bytes of a sample block by block, counted by hand; a network that is no chain says so."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import brainsurgeon
+from brainsurgeon.network.along_chain import AlongChain, along_chain
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.pruning.memory import memory_needs
+from brainsurgeon.pruning.methods import make_method
+
+CPU = torch.device("cpu")
+
+
+class Block(nn.Module):
+    """Keeps its input of the sigmoid, and no more, for the way back: its weights are frozen."""
+
+    def __init__(self, width: int, to: int) -> None:
+        super().__init__()
+        self.layer, self.back = nn.Linear(width, to), nn.Linear(to, to)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.back(torch.sigmoid(self.layer(x)))
+
+
+def measured(model: nn.Module, inputs: Tensor) -> AlongChain:
+    frozen = model.requires_grad_(False)
+    names = [name for name, _ in model.named_parameters() if name.endswith("weight")]
+    return along_chain(BatchLoss(frozen, "cross_entropy"), (inputs, torch.zeros(len(inputs)).long()), names, CPU)
+
+
+@pytest.mark.parametrize("widths", [(6, 6, 6, 6), (6, 6, 24, 24)])
+def test_by_hand(widths: tuple[int, ...]) -> None:
+    blocks = [Block(a, b) for a, b in itertools.pairwise(widths)]
+    found = measured(nn.Sequential(*blocks, nn.Flatten(), nn.Linear(5 * widths[-1], 3)), torch.randn(2, 5, 6))
+    assert found.hidden == 5 * 6 * 4
+    assert found.block == 5 * max(widths) * 4, "what the sigmoid gave"
+    assert found.blocks >= 3
+    assert not found.tokens
+
+
+def test_a_network_without_a_chain_has_nothing_of_it() -> None:
+    assert measured(nn.Sequential(nn.Linear(6, 3)), torch.randn(2, 6)) == AlongChain()
+
+
+def test_a_language_model_is_not_counted_as_a_whole_pass() -> None:
+    """Its blocks' activations are there one block at a time, and those of the tail for one sequence."""
+    pytest.importorskip("transformers")
+    from language_folders import small_model
+
+    tokens = torch.randint(40, (64, 32))
+    few, many = (
+        brainsurgeon.Surgery(small_model(blocks=blocks), tokens, "next_token", progress=False) for blocks in (2, 12)
+    )
+    needs = [memory_needs(make_method("layerwise"), s.weights, 0, s.footprint) for s in (few, many)]
+    assert many.footprint.passing > 3 * few.footprint.passing
+    assert needs[0]["passes"] == needs[1]["passes"] > 0
+    assert needs[1]["hidden states"] == max(64 * 32 * 16 * 4, 32 * 12 * 32 * 16 * 4)
