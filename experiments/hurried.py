@@ -7,6 +7,7 @@ minutes of one core. A run that is in the records is not done again.
 """
 
 import argparse
+import itertools
 import os
 import sys
 import time
@@ -84,8 +85,10 @@ def hurried_table() -> str:
     """Tabulate what was asked, taken and kept."""
     rows = []
     runs = read_lines(PATH)
-    for method, asked in dict.fromkeys((run["method"], run["asked"]) for run in runs):
+    for method, asked in itertools.product(METHODS, (None, *SECONDS)):
         own = [run for run in runs if (run["method"], run["asked"]) == (method, asked)]
+        if not own:
+            continue
         right = [run["accuracy"] for run in own]
         spread = f" ± {stdev(right):.2f}" if len(right) > 1 else ""
         kept = ", ".join(dict.fromkeys(run["chosen"] or "–" for run in own))

@@ -49,9 +49,9 @@ class Encoder(nn.Module):
 class Recurrent(nn.Module):
     """A small LSTM of two layers, and a head on its last output."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 128) -> None:
         super().__init__()
-        self.inner, self.head = nn.LSTM(32, 128, 2, batch_first=True), nn.Linear(128, 10)
+        self.inner, self.head = nn.LSTM(32, width, 2, batch_first=True), nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits."""

@@ -18,6 +18,7 @@ from brainsurgeon.paper.reproduce.tables import TITLES as PAPER_TITLES
 from brainsurgeon.paper.reproduce.tables import YARDSTICK
 from brainsurgeon.pruning.one_shot import FISHERS
 from experiments.finetune import before_and_after
+from experiments.hurried import hurried_table
 from experiments.kills import kills_table
 from experiments.memory import memory_table
 from experiments.promises import promises_table
@@ -133,6 +134,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "choosing": choosing,
     "errata-counts": counts,
     "goals": goals_table,
+    "hurried": hurried_table,
     "goals-sweeps": sweeps_table,
     "errata-deviations": deviations,
     "errata-effects": effects,

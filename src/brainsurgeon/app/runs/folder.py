@@ -10,7 +10,6 @@ result/ or cells/NAME/     a finished cell: model, masks, result.json, measured.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from typing import Any
 from brainsurgeon.app.recipe import Recipe, make_recipe, read_recipe
 from brainsurgeon.app.trust import sign
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.files.writing import write_whole
+from brainsurgeon.files.writing import check_writable, write_whole
 from brainsurgeon.network.memory import DoesNotFitError
 
 HUGGINGFACE = "huggingface"
@@ -134,14 +133,9 @@ def is_finished(cell: Path) -> bool:
 @contextmanager
 def _writable(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"\0" * 4096)
-        probe.unlink()
-    except OSError as error:
-        raise RunError(
-            f"cannot write to {folder}: {error.strerror or error}; give another place with --output"
-        ) from error
+        check_writable(folder)
+    except BrainsurgeonError as error:
+        raise RunError(str(error)) from error
     yield
 
 

@@ -41,7 +41,7 @@ HURRIED = 20
 """With time for fewer epochs than this, what layer-wise pruning has cut is trained too."""
 LAYERED = 0.7
 """The share of the time left that layer-wise pruning may take: it is the best of what is found without training."""
-LAYER_WORK, LAYER_PASSES = 1300, 12
+LAYER_WORK, LAYER_PASSES = 700, 8
 """Operations that the layer solver takes for each weight and input of its row; forward passes of a calibration."""
 
 Method = OneShot | Layerwise | Gradual | Staged
@@ -78,7 +78,7 @@ def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
     trains = bool(run.method.gradients)
     yield Candidate("mp", OneShot(Magnitude(), name="mp"))
     if layered:
-        samples = _samples_in_time(run, LAYERED, 0.2 if trains else 0.4)
+        samples = _samples_in_time(run, LAYERED, 0.3 if trains else 0.4)
         if samples:
             yield Candidate("layerwise", Layerwise(max_samples=samples), LAYERED)
         else:
