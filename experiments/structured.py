@@ -14,13 +14,12 @@ import copy
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import quantiles
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.cost.latency import in_turn
 from brainsurgeon.files.versions import versions
@@ -30,11 +29,11 @@ from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.pruning.surgery import Surgery
 from brainsurgeon.structured.prepare import prepare
-from brainsurgeon.structured.remove import cuts_of, remove
+from brainsurgeon.structured.remove import Cuts, cuts_of, remove
 from brainsurgeon.structured.result import ShrinkResult
 from brainsurgeon.structured.shrink import shrink
 from brainsurgeon.structured.trial import numbers_after, stored_shapes
-from brainsurgeon.training.finetune import finetune
+from brainsurgeon.structured.tune import DEFAULT, tune
 from brainsurgeon.training.settings import FinetuneSettings
 from experiments.records import RESULTS, Record, append, command_line, is_done, read_lines, table
 
@@ -63,9 +62,9 @@ PLANS = {
     ),
     "mobilenet-0.75": Plan(
         256,
-        128,
+        512,
         1000,
-        FinetuneSettings(epochs=2, learning_rate=3e-4, batch_size=32, optimizer="adamw", patience=None),
+        replace(DEFAULT, epochs=2, patience=None),
         test_batch=50,
     ),
 }
@@ -91,11 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     missing = [m for m in options.methods if not is_done(FILE, key | {"method": m})]
     if missing:
         shrunk, seconds = _shrunk(model, images, plan, options)
-        data, dense = lesson(model, images, plan), accuracy(model, images, batch_size=plan.test_batch)
+        data, dense = lesson(images, plan), accuracy(model, images, batch_size=plan.test_batch)
         for method in missing:
-            small = shrunk.model if method == "shrink" else by_norm(model, images, shrunk)
+            small, cuts = (shrunk.model, shrunk.cuts) if method == "shrink" else by_norm(model, images, shrunk)
             line = key | {"method": method, "seconds": seconds, "dense": dense}
-            line |= _line(model, small, shrunk, images, data, plan)
+            line |= _line(model, small, cuts, shrunk, images, data, plan)
             append(FILE, plain(line | {"command": command_line("structured", sys.argv[1:])}))
             print({name: line[name] for name in ("method", "dense", "before", "after")}, flush=True)
     print(structured_table())
@@ -148,7 +147,7 @@ def _shrunk(model: nn.Module, images: ImageData, plan: Plan, options: argparse.N
     return result, time.perf_counter() - started
 
 
-def by_norm(model: nn.Module, images: ImageData, like: ShrinkResult) -> nn.Module:
+def by_norm(model: nn.Module, images: ImageData, like: ShrinkResult) -> tuple[nn.Module, Cuts]:
     """Return the network without as many units of every group, those of the smallest norm."""
     prepared = prepare(Surgery(model, images.train(), progress=False), 32, 1)
     removed = []
@@ -161,33 +160,28 @@ def by_norm(model: nn.Module, images: ImageData, like: ShrinkResult) -> nn.Modul
         gone[norms.argsort()[: group.units - len(record.kept)]] = True
         removed.append(gone)
     numbers = numbers_after(prepared.groups, prepared.numbers, [int((~gone).sum()) for gone in removed])
-    return remove(copy.deepcopy(model), cuts_of(prepared.groups, removed, stored_shapes(model), numbers))
+    cuts = cuts_of(prepared.groups, removed, stored_shapes(model), numbers)
+    return remove(copy.deepcopy(model), cuts), cuts
 
 
-@torch.no_grad()
-def lesson(model: nn.Module, images: ImageData, plan: Plan) -> tuple[Tensor, Tensor]:
-    """Return training images with the log-probabilities that the dense network gives their classes."""
+def lesson(images: ImageData, plan: Plan) -> tuple[Tensor, Tensor]:
+    """Return the training images of the fine-tune, which learns from what the dense network makes of them."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randperm(len(images.train_targets), generator=generator)[: plan.tuned_on]
-    inputs = images.normalize(images.train_inputs[drawn])
-    return inputs, torch.cat([model(part).log_softmax(1) for part in inputs.split(plan.test_batch)])
-
-
-def divergence(output: Tensor, target: Tensor) -> Tensor:
-    """Return the mean Kullback-Leibler divergence from the dense network's probabilities."""
-    return F.kl_div(output.log_softmax(1), target, reduction="batchmean", log_target=True)
+    return images.normalize(images.train_inputs[drawn]), images.train_targets[drawn]
 
 
 def _line(
     model: nn.Module,
     small: nn.Module,
+    cuts: Cuts,
     shrunk: ShrinkResult,
     images: ImageData,
     data: tuple[Tensor, Tensor],
     plan: Plan,
 ) -> Record:
     """Fine-tune a smaller network and return what is recorded."""
-    tuned = finetune(small, data, divergence, plan.settings, masks={}, progress=False)
+    tuned = tune(small, model, cuts, data, settings=plan.settings, progress=False)
     example = (data[0][:1],)
     scores = [accuracy(one, images, batch_size=plan.test_batch) for one in (small, tuned.model)]
     return {

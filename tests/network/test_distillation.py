@@ -73,7 +73,9 @@ def feature_distance(dense: nn.Module, other: nn.Module, batch: tuple[Tensor, Te
     outputs: list[list[Tensor]] = []
     for model in (dense, other):
         into: list[Tensor] = []
-        hooks = [m.register_forward_hook(lambda _, __, out, into=into: into.append(out)) for m in watched(model)]
+        hooks = [
+            m.register_forward_hook(lambda _, __, out, into=into: into.append(out)) for m in watched(model).values()
+        ]
         model(batch[0])
         outputs.append(into)
         for hook in hooks:
@@ -83,8 +85,8 @@ def feature_distance(dense: nn.Module, other: nn.Module, batch: tuple[Tensor, Te
 
 
 def test_normalisation_layers_are_watched_and_linear_ones_where_there_are_none() -> None:
-    assert [type(m) for m in watched(BY_NAME["convolutional"].model())] == [nn.BatchNorm2d]
-    assert {type(m) for m in watched(BY_NAME["residual"].model())} == {nn.Linear}
+    assert [type(m) for m in watched(BY_NAME["convolutional"].model()).values()] == [nn.BatchNorm2d]
+    assert {type(m) for m in watched(BY_NAME["residual"].model()).values()} == {nn.Linear}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

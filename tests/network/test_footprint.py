@@ -21,6 +21,21 @@ def test_a_sample_and_what_its_pass_keeps_are_counted_and_not_all_the_data() -> 
     assert not any(p.requires_grad for p in model.parameters())
 
 
+def test_what_a_network_is_made_of_is_noticed() -> None:
+    class Reader(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.inner, self.head = nn.Embedding(9, 6), nn.LSTM(6, 5, batch_first=True), nn.Linear(5, 3)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.head(self.inner(self.words(tokens))[0][:, -1])
+            return found
+
+    data = (torch.randint(9, (8, 7)), torch.randint(3, (8,)))
+    found = footprint(BatchLoss(Reader().eval(), "cross_entropy"), data, data)
+    assert (found.linear, found.tokens, found.featured, found.steps) == (frozenset({"head.weight"}), True, 3 * 4, 7)
+
+
 def test_probing_uses_nothing_up_and_leaves_generators_alone() -> None:
     own = torch.Generator().manual_seed(3)
     loader = DataLoader(TensorDataset(torch.arange(20.0)), 8, shuffle=True, generator=own)

@@ -154,4 +154,27 @@ def test_auto_needs_what_its_largest_candidate_needs() -> None:
     model = 4 * large().size
     of = {n: memory_needs(make_method(n), large(), model, SAMPLE) for n in ("auto", "layerwise", "gradual")}
     most = max(sum(of["layerwise"].values()), sum(of["gradual"].values()))
-    assert most <= sum(of["auto"].values()) <= most + 3 * model + 20_000 * 4000
+    assert most <= sum(of["auto"].values()) <= most + 3 * model + 20_000 * 4000 + of["auto"]["other candidates"]
+    assert 0 < of["auto"]["other candidates"] < 0.5 * most
+
+
+def test_layerwise_needs_no_room_for_layers_that_it_does_not_solve() -> None:
+    seen = Footprint(linear=frozenset({"0.weight", "2.weight"}))
+    some, all_ = (memory_needs(make_method("layerwise"), large(), 4 * large().size, s) for s in (seen, Footprint()))
+    assert some["one layer"] < 0.05 * all_["one layer"]
+    assert some["moments"] == all_["moments"]
+
+
+def test_a_training_step_counts_a_teacher_where_samples_are_few() -> None:
+    few, many = (Footprint(samples=n, passing=1000, featured=500) for n in (2000, 20_000))
+    passes = [memory_needs(make_method("gradual"), large(), 4 * large().size, s)["passes"] for s in (few, many)]
+    assert passes == [64 * (1000 + 4.5 * 500), 64 * 1000]
+    tokens = Footprint(samples=20_000, passing=1000, tokens=True)
+    assert memory_needs(make_method("gradual"), large(), 4 * large().size, tokens)["passes"] == 8 * 1000
+
+
+def test_gradients_of_every_step_of_a_recurrent_layer_are_counted() -> None:
+    one, many = (
+        memory_needs(make_method("wf"), weights(), MODEL_BYTES, Footprint(passing=8, steps=n)) for n in (1, 28)
+    )
+    assert many["passes"] > 10 * one["passes"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size
 
+LINEAR = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 REMEMBERED, ASKED, AHEAD = 0.98, 50, 0.7
 """How much of the running means stays at each step, after how many steps it is asked who does better, and how low the
 dense network's loss must be beside the student's: one that is hardly better holds the student back."""
@@ -70,10 +71,16 @@ class Trust:
 
 
 class Teacher:
-    """The dense model, and a lesson; `loss(model, batch)` is what the student's training step minimises."""
+    """The dense model, and a lesson; `loss(model, batch)` is what the student's training step minimises.
 
-    def __init__(self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch):
+    A student whose layers are smaller is compared in the units it has: `kept` holds their indices by layer.
+    """
+
+    def __init__(
+        self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch, kept: Mapping[str, Tensor] | None = None
+    ):
         self.dense, self.lesson, self.trust = dense, lesson, Trust()
+        self._kept = dict(kept or {})
         self.parts = output_loss(loss, dense, probe)
         if self.parts is None and (lesson.share or lesson.features):
             self.lesson = Lesson()
@@ -91,8 +98,9 @@ class Teacher:
         hooks = []
         self.trust = Trust()
         if self.lesson.features:
-            for network, into in ((model, ours), (self.dense, theirs)):
-                hooks += [module.register_forward_hook(_note(into)) for module in watched(network)]
+            for network, into, kept in ((model, ours, {}), (self.dense, theirs, self._kept)):
+                for name, module in watched(network).items():
+                    hooks.append(module.register_forward_hook(_note(into, kept.get(name))))
 
         def value(batch: Batch, student: Callable[[], Any]) -> Tensor:
             ours.clear()
@@ -141,15 +149,16 @@ class Teacher:
         return torch.stack(terms).sum()
 
 
-def watched(model: nn.Module) -> list[nn.Module]:
+def watched(model: nn.Module) -> dict[str, nn.Module]:
     """Return the layers whose outputs are compared: normalisation layers, or linear layers where there are none."""
-    norms: list[nn.Module] = [module for module in model.modules() if isinstance(module, NORMALISATION)]
-    return norms or [m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d)]
+    norms: dict[str, nn.Module] = {n: m for n, m in model.named_modules() if isinstance(m, NORMALISATION)}
+    return norms or {n: m for n, m in model.named_modules() if isinstance(m, LINEAR)}
 
 
-def _note(into: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-    def note(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
-        into.append(output)
+def _note(into: list[Tensor], kept: Tensor | None) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+    def note(module: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> None:
+        axis = -1 if isinstance(module, nn.Linear | nn.LayerNorm) else 1
+        into.append(output if kept is None else output.index_select(axis, kept.to(output.device)))
 
     return note
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.along_chain import AlongChain
+from brainsurgeon.network.distillation import watched
+from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.samples.batches import Batch, batch_size, cut, is_one_batch, tensors_of
 
@@ -24,13 +26,20 @@ class Footprint:
     """Bytes of one sample, and how many there are (infinity where the data does not say).
 
     `passing` is what a forward pass keeps for the way back, beside the weights; `resident` says that all samples lie in
-    memory already. `chain` is what there is where blocks are run one after the other.
+    memory already. `linear` names the parameters that are linear maps, None where nobody looked; `tokens` says that
+    samples are whole numbers, of which a network makes far more than they are. `featured` are the bytes of the layers'
+    outputs that a teacher's are compared with, `steps` those of recurrent layers, and `chain` what there is where
+    blocks are run one after the other.
     """
 
     sample: int = 0
     passing: int = 0
     samples: float = 0.0
     resident: bool = True
+    linear: frozenset[str] | None = None
+    tokens: bool = False
+    featured: int = 0
+    steps: int = 1
     chain: AlongChain = field(default_factory=AlongChain)
 
 
@@ -49,6 +58,14 @@ def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
             # What is kept of a batch may be a part of all the data.
             seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
 
+    features: list[int] = []
+    hooks = [
+        module.register_forward_hook(lambda _, __, output: features.append(output.nbytes))
+        for module in watched(batch_loss.model).values()
+    ]
+    steps = [1]
+    recurrent = [module for module in batch_loss.model.modules() if isinstance(module, nn.RNNBase)]
+    hooks += [module.register_forward_pre_hook(lambda m, x: steps.append(_steps(m, x[0]))) for module in recurrent]
     first = next(batch_loss.model.parameters())
     asked = first.requires_grad
     try:
@@ -58,8 +75,23 @@ def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
         del loss
     finally:
         first.requires_grad_(asked)
+        for hook in hooks:
+            hook.remove()
     sample = sum(tensor.nbytes for tensor in tensors_of(batch))
-    return Footprint(-(-sample // count), -(-sum(seen.values()) // count), samples_in(data), is_one_batch(data))
+    model = batch_loss.model
+    linear = frozenset(layer.name for layer in linear_maps(model, [name for name, _ in model.named_parameters()]))
+    tokens = not tensors_of(batch)[0].is_floating_point()
+    passing = -(-sum(seen.values()) // count)
+    featured = -(-sum(features) // count)
+    known = (samples_in(data), is_one_batch(data), linear, tokens, featured, max(steps))
+    return Footprint(-(-sample // count), passing, *known)
+
+
+def _steps(module: nn.RNNBase, given: Any) -> int:
+    """Return how many steps a recurrent layer takes."""
+    if isinstance(given, nn.utils.rnn.PackedSequence):
+        return len(given.batch_sizes)
+    return int(given.shape[1 if module.batch_first and given.dim() == 3 else 0])
 
 
 def samples_in(data: Any) -> float:

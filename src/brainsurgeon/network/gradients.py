@@ -133,7 +133,7 @@ def gradient_rows(
     """Yield the rows in chunks, by parameter name."""
     parameters = {PREFIX + name: batch_loss.model.get_parameter(name).detach() for name in weights.names}
     device = next(iter(parameters.values())).device
-    pieces = regroup(batches, _chunk_rows(weights.size, device) * gradient_batch)
+    pieces = regroup(batches, chunk_rows(weights.size, device.type) * gradient_batch)
     split = (_split_groups(piece, gradient_batch) for piece in pieces)
     chunks = (groups for groups in split if groups is not None)
     first = next(chunks, None)
@@ -182,8 +182,9 @@ def _split_groups(batch: Batch, gradient_batch: int) -> Batch | None:
     )
 
 
-def _chunk_rows(size: int, device: torch.device) -> int:
-    fitting = CHUNK_BYTES.get(device.type, 48 << 20) // (4 * size)
+def chunk_rows(size: int, kind: str = "cpu") -> int:
+    """Return how many gradients of so many weights are taken at once on a kind of device."""
+    fitting = CHUNK_BYTES.get(kind, 48 << 20) // (4 * size)
     return min(MOST_ROWS, 1 << max(fitting, 1).bit_length() - 1)
 
 

@@ -17,11 +17,13 @@ from brainsurgeon.engine.layer.swaps import CANDIDATES
 from brainsurgeon.engine.selection import Magnitude, WoodFisher
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.footprint import Footprint
+from brainsurgeon.network.gradients import chunk_rows
 from brainsurgeon.network.streamed_costs import STATE_BYTES
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.auto.candidates import MOST_ENTRIES, ROWS, SMALL
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.judging import ENOUGH
 from brainsurgeon.pruning.layerwise.method import IMAGES, REPORTED, TOKENS, Layerwise
 from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.one_shot import OneShot
@@ -29,16 +31,22 @@ from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.stage import COLUMNS_PER_ROW, HOPELESS, rows_for
 from brainsurgeon.pruning.staged.state import State
-from brainsurgeon.samples.held_out import MOST_READ
+from brainsurgeon.samples.held_out import HELD_OUT_SHARE, MOST_READ
 
-TORCH = 32 << 20
+TORCH = 30 << 20
 """Of torch itself: code that is read in, threads, the buffers of its products."""
-VECTORS, SCORED_VECTORS, PLAIN_VECTORS, STAGED_VECTORS = 60 * 9, 28 * 9, 4 * 9, 62 * 8
+VECTORS, SCORED_VECTORS, PLAIN_VECTORS, STAGED_VECTORS = 60 * 9, 24 * 9, 4 * 9, 62 * 8
 """Bytes a weight for masks and vectors: the draws of a search above all; of scores; of magnitude; a stage's ends."""
 SWAPPED = 10
 """Arrays of the swaps of a layer, each with so many copies of its rows as there are candidates."""
-BATCH, TRAINED = 32, 64
-"""Samples of a pass, and of a training step."""
+UNSUMMED = 0.7
+"""The share of the steps of a recurrent layer whose gradients wait to be added up."""
+NOT_RETURNED = 0.4
+"""What a candidate has held and the allocator has not given back when the next one comes."""
+BATCH = 32
+"""Samples of a pass."""
+TAUGHT = 4.5
+"""Copies of its features that a training step holds where a teacher has them too, on the way back among others."""
 
 
 def memory_needs(
@@ -54,7 +62,8 @@ def memory_needs(
         parts = _layerwise(method, weights, sample)
     elif isinstance(method, Gradual):
         parts = {"training": 8 * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
-        parts["passes"] = (method.batch_size or TRAINED) * sample.passing
+        taught = TAUGHT * sample.featured if HELD_OUT_SHARE * sample.samples < ENOUGH else 0
+        parts["passes"] = int((method.batch_size or (8 if sample.tokens else 64)) * (sample.passing + taught))
         if method.first_cut is not None:
             first = _layerwise(method.first_cut, weights, sample)
             parts = max(parts, first, key=lambda found: sum(found.values()))
@@ -72,9 +81,11 @@ def _auto(method: Auto, weights: PrunableWeights, model_bytes: int, sample: Foot
     rows = MOST_ENTRIES // weights.size if method.max_seconds is not None else ROWS if weights.size <= SMALL else 0
     if min(rows, ROWS) >= 1 and (method.max_seconds is not None or not method.gradients):
         tried.append(make_method("cbs", {"num_gradients": int(min(rows, ROWS, max(1, 0.8 * sample.samples)))}))
-    needs = [memory_needs(one, weights, model_bytes, sample) for one in tried]
-    parts = max(needs, key=lambda found: sum(found.values()))
+    needs = sorted((memory_needs(one, weights, model_bytes, sample) for one in tried), key=lambda n: sum(n.values()))
+    parts = needs[-1]
     parts["copies of the model"] += 2 * model_bytes
+    if len(needs) > 1:
+        parts["other candidates"] = int(NOT_RETURNED * sum(needs[-2].values()))
     samples = max(parts.pop("samples", 0), _kept(sample, method.max_samples))
     return parts | ({"samples": samples} if samples else {})
 
@@ -92,12 +103,21 @@ def _one_shot(method: OneShot, weights: PrunableWeights, sample: Footprint) -> d
         return parts | {"masks and vectors": PLAIN_VECTORS * weights.size}
     rows = int(min(method.num_gradients, (sample.samples or math.inf) // method.gradient_batch or 1))
     vectors = SCORED_VECTORS if isinstance(method.selection, Magnitude | WoodFisher) else VECTORS
+    parts["passes"] = max(parts["passes"], _of_rows(weights, rows, sample))
     return parts | _fisher(weights, rows, method.dtype, method.blocks) | {"masks and vectors": vectors * weights.size}
 
 
+def _of_rows(weights: PrunableWeights, rows: int, sample: Footprint) -> int:
+    """Return what the passes hold for gradients that are taken at once; a recurrent layer has one for every step."""
+    at_once = min(rows, chunk_rows(weights.size))
+    return int(at_once * (3 * sample.passing + UNSUMMED * (sample.steps - 1) * 4 * weights.size))
+
+
 def _layerwise(method: Layerwise, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:
-    widest = max(math.prod(layer.shape[1:]) for layer in weights.layers)
-    largest = 4 * max(layer.size for layer in weights.layers)
+    solved = [layer for layer in weights.layers if sample.linear is None or layer.name in sample.linear]
+    solved = solved or list(weights.layers)  # then the run is refused in words
+    widest = max(math.prod(layer.shape[1:]) for layer in solved)
+    largest = 4 * max(layer.size for layer in solved)
     return {
         "moments": 6 * 8 * widest**2,
         "one layer": 12 * largest + SWAPPED * min(CANDIDATES * largest, PIECE_BYTES),
@@ -121,7 +141,7 @@ def _streamed(sample: Footprint, most: int) -> dict[str, int]:
 
 def _staged(method: Staged, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:
     parts = {"masks and vectors": STAGED_VECTORS * weights.size, "samples": _kept(sample, method.max_samples)}
-    parts["passes"] = BATCH * sample.passing
+    parts["passes"] = max(3 * BATCH * sample.passing, _of_rows(weights, BATCH, sample))
     rows = min(rows_for(weights.size), _drawn(method, sample))
     if method.curvature != "gram" and (method.curvature == "fisher" or weights.size <= HOPELESS * rows):
         parts |= _fisher(weights, rows, method.dtype, method.blocks, COLUMNS_PER_ROW)

@@ -11,7 +11,11 @@ from torch import Tensor, nn
 
 from brainsurgeon.events import Event
 from brainsurgeon.files.writing import plain
+from brainsurgeon.network.loss import LossLike
 from brainsurgeon.structured.remove import Cuts
+from brainsurgeon.structured.tune import tune
+from brainsurgeon.training.finetune import FinetuneResult
+from brainsurgeon.training.settings import FinetuneSettings
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,17 @@ class ShrinkResult:
     def speed_up(self) -> float | None:
         """How many times faster the smaller network was measured to be; None where no time was taken."""
         return None if self.milliseconds is None else self.milliseconds[0] / self.milliseconds[1]
+
+    def finetune(
+        self,
+        dense: nn.Module,
+        data: Any,
+        loss: LossLike = "cross_entropy",
+        settings: FinetuneSettings | None = None,
+        **options: Any,
+    ) -> FinetuneResult:
+        """Train a copy of the smaller network, taught by the dense one; options are those of `finetune`, by name."""
+        return tune(self.model, dense, self.cuts, data, loss, settings, **options)
 
     def summary(self) -> str:
         """Return the outcome in words and a table of the groups."""

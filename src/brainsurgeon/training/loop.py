@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
@@ -93,6 +93,10 @@ class Tuning:
         if self._modes[self.batch_loss.model]:
             for module, mode in self._modes.items():
                 module.training = mode
+        if self.settings.statistics == "kept":
+            for module in self.batch_loss.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
 
     def _explain(self, data: Any, epoch: int, mean: float, last: dict[str, Any]) -> None:
         """Raise for an epoch whose loss is not finite: by a sample that has none even at good weights, or by steps."""

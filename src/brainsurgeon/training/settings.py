@@ -10,6 +10,8 @@ from brainsurgeon.errors import BrainsurgeonError
 
 OPTIMIZERS = ("sgd", "adamw")
 """SGD with Nesterov momentum of 0.9, and AdamW."""
+STATISTICS = ("batch", "kept")
+"""Batch normalisation by the statistics of each batch, or by those that the network has, which stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class FinetuneSettings:
     patience: int | None = 10  # epochs without a better held-out loss; None never stops early
     held_out_share: float = 0.1  # of the training samples, where no others are given; 0 holds none out
     seed: int = 0
+    statistics: str = "batch"  # of batch normalisation: each batch's own, or those that were "kept"
 
     def __post_init__(self) -> None:
         wholes = {"epochs": self.epochs, "batch_size": self.batch_size, "seed": self.seed}
@@ -36,6 +39,8 @@ class FinetuneSettings:
                 raise BrainsurgeonError(f"{name} must be {word}, got {value!r}")
         if self.optimizer not in OPTIMIZERS:
             raise BrainsurgeonError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
+        if self.statistics not in STATISTICS:
+            raise BrainsurgeonError(f"statistics must be one of {', '.join(STATISTICS)}, got {self.statistics!r}")
         if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0 or not 0 <= self.warmup < 1:
             raise BrainsurgeonError(
                 "expected at least one epoch, batches of at least one sample, a positive learning rate and a warm-up "

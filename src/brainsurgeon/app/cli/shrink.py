@@ -42,7 +42,7 @@ def shrink(
     multiple: Annotated[int, typer.Option(help="Keep multiples of so many units; kernels like 8.", min=1)] = 1,
     batch: Annotated[int, typer.Option(help="Samples in the call that is timed.", min=1)] = 1,
     epochs: Annotated[int, typer.Option(help="Fine-tune for so many epochs; 0 does not.", min=0)] = 0,
-    learning_rate: Annotated[float, typer.Option(help="Of the fine-tune.")] = 0.01,
+    learning_rate: Annotated[float, typer.Option(help="Of the fine-tune, by AdamW.")] = 1e-4,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx too, checked in onnxruntime.")] = False,
     seed: Annotated[int, typer.Option(help="Of all random draws.")] = 0,
     device: o.DeviceOption = None,
@@ -86,8 +86,17 @@ def shrink(
     )
     lines = [result.summary(), *_scored(before, _measured(made, result.model), "at once")]
     if epochs:
-        lines.append(_finetuned(made, result.model, epochs, learning_rate, seed, quiet))
-        lines += _scored(before, _measured(made, result.model), "fine-tuned")
+        tuned = result.finetune(
+            made.model,
+            made.data,
+            made.loss,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            seed=seed,
+            progress=False if quiet else None,
+        )
+        result.model.load_state_dict(tuned.model.state_dict())
+        lines += [tuned.summary(), *_scored(before, _measured(made, result.model), "fine-tuned")]
     result.save(output)
     (output / "summary.txt").write_text("\n".join(lines) + "\n")
     if onnx:
@@ -109,20 +118,3 @@ def _measured(made: "Target", model: "nn.Module") -> dict[str, float]:
 
 def _scored(before: dict[str, float], after: dict[str, float], when: str) -> list[str]:
     return [f"{name}: {before[name]:.4g} before, {value:.4g} {when}" for name, value in after.items()]
-
-
-def _finetuned(made: "Target", model: "nn.Module", epochs: int, rate: float, seed: int, quiet: bool) -> str:
-    from brainsurgeon.training.finetune import finetune
-
-    tuned = finetune(
-        model,
-        made.data,
-        made.loss,
-        masks={},
-        epochs=epochs,
-        learning_rate=rate,
-        seed=seed,
-        in_place=True,
-        progress=False if quiet else None,
-    )
-    return tuned.summary()

@@ -1,0 +1,85 @@
+"""A short fine-tune of a shrunk network, with the dense one as its teacher.
+
+The steps match the outputs of the dense network, and its features in the units that stayed: a few hundred samples tell
+much that way, labels alone next to nothing. Batch normalisation keeps its statistics, which so few samples would spoil,
+and the rate is low: the fit has brought the weights near to where they should be.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import Callback
+from brainsurgeon.network.distillation import Lesson, Teacher, watched
+from brainsurgeon.network.footprint import probe
+from brainsurgeon.network.loss import LossLike
+from brainsurgeon.network.memory import check_device
+from brainsurgeon.network.names import unwrapped
+from brainsurgeon.samples.batches import Batch, moved
+from brainsurgeon.structured.remove import Cuts
+from brainsurgeon.training.finetune import FinetuneResult, finetune
+from brainsurgeon.training.settings import FinetuneSettings
+
+DEFAULT = FinetuneSettings(learning_rate=1e-4, batch_size=32, optimizer="adamw", statistics="kept")
+LESSON = Lesson(share=1.0, features=1.0)
+
+
+def tune(
+    small: nn.Module,
+    dense: nn.Module,
+    cuts: Cuts,
+    data: Any,
+    loss: LossLike = "cross_entropy",
+    settings: FinetuneSettings | None = None,
+    *,
+    held_out: Any = None,
+    augment: Callable[..., Batch] | None = None,
+    device: str | None = None,
+    progress: bool | None = None,
+    callback: Callback | None = None,
+    **options: Any,
+) -> FinetuneResult:
+    """Train a copy of a smaller network to give what the dense one gives; arguments as for `brainsurgeon.finetune`.
+
+    The held-out samples, which choose the epoch, tell the same distance from the dense network.
+    """
+    settings = settings or replace(DEFAULT, **options)
+    place = check_device(device or next(small.parameters()).device)
+    student, example = copy.deepcopy(small).to(place), probe(data)
+    master = copy.deepcopy(unwrapped(dense)).to(place).eval().requires_grad_(False)
+    if example is None:
+        raise BrainsurgeonError("a teacher needs samples that can be read more than once: give tensors or a data set")
+    kept = {name: units for (name, axis), units in cuts.kept.items() if axis == 0}
+    names = watched(student)
+    same = list(names) == list(watched(master))
+    by_layer = {name: kept[f"{name}.weight"] for name in names if f"{name}.weight" in kept}
+    lesson = LESSON if same else replace(LESSON, features=0.0)  # attention that was replaced has other layers
+    teacher = Teacher(master, loss, lesson, moved(example, place), by_layer)
+    if not teacher.can_teach:
+        raise BrainsurgeonError(
+            "this loss does not let outputs be compared with the dense network's: give one of outputs and targets, or "
+            "train by the loss itself, finetune(result.model, data, loss, masks={})"
+        )
+    with teacher.watching(student) as value:
+
+        def distance(model: nn.Module, batch: Batch) -> Tensor:
+            return value(batch, lambda: teacher.outputs(model, batch))
+
+        return finetune(
+            student,
+            data,
+            distance,
+            settings,
+            masks={},
+            held_out=held_out,
+            augment=augment,
+            in_place=True,
+            progress=progress,
+            callback=callback,
+        )
