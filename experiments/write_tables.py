@@ -18,6 +18,7 @@ from brainsurgeon.paper.reproduce.tables import TITLES as PAPER_TITLES
 from brainsurgeon.paper.reproduce.tables import YARDSTICK
 from brainsurgeon.pruning.one_shot import FISHERS
 from experiments.finetune import before_and_after
+from experiments.forecasts import forecast_table
 from experiments.hurried import hurried_table
 from experiments.kills import kills_table
 from experiments.memory import memory_table
@@ -147,6 +148,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "language": language_table,
     "stories": lambda: language_table("stories15M", 2),
     "memory": memory_table,
+    "forecasts": forecast_table,
     "promises": promises_table,
     "readme-paper": paper,
     "readme-staged": overview,
