@@ -1,6 +1,7 @@
 """What `prune` and `compare` share: start or resume a run, show how it goes, say where it is."""
 
 import logging
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,12 +53,17 @@ def carry_out(run: "RunFolder", kind: str, track: list[str] | None, quiet: bool)
     errors = Console(stderr=True)
     if not quiet:
         say(errors, f"Run folder: {run.path}")
-    with _told(run, track or [], quiet, errors) as callback:
-        try:
-            return execute(run, callback)
-        except KeyboardInterrupt:
-            say(errors, f"\nGo on with: brainsurgeon {kind} --resume {run.path}")
-            raise
+    try:
+        with _told(run, track or [], quiet, errors) as callback:
+            try:
+                return execute(run, callback)
+            except KeyboardInterrupt:
+                say(errors, f"\nGo on with: brainsurgeon {kind} --resume {run.path}")
+                raise
+    except Exception:
+        if run.fresh and not run.facts():  # it failed before anything was done: there is nothing to go on with
+            shutil.rmtree(run.path)
+        raise
 
 
 @contextmanager

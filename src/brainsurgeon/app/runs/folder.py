@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,15 @@ class RunError(BrainsurgeonError):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run on disk."""
+    """A run on disk; a `fresh` one was made just now."""
 
     path: Path
+    fresh: bool = field(default=False, compare=False)
 
     @classmethod
     def create(cls, recipe: Recipe, path: Path | None = None, kind: str = "prune") -> RunFolder:
         """Make a new folder; by default one under `runs/`, named by the time and the recipe."""
-        run = cls(_claimed(path) if path else _unused(Path("runs"), _name(recipe, kind)))
+        run = cls(_claimed(path) if path else _unused(Path("runs"), _name(recipe, kind)), fresh=True)
         with _writable(run.path):
             write_whole(run.path / "recipe.yaml", recipe.to_yaml())
             sign(run.path)
