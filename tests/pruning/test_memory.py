@@ -168,9 +168,9 @@ def test_layerwise_needs_no_room_for_layers_that_it_does_not_solve() -> None:
 def test_a_training_step_counts_a_teacher_where_samples_are_few() -> None:
     few, many = (Footprint(samples=n, passing=1000, featured=500) for n in (2000, 20_000))
     passes = [memory_needs(make_method("gradual"), large(), 4 * large().size, s)["passes"] for s in (few, many)]
-    assert passes == [64 * (1000 + 4.5 * 500), 64 * 1000]
+    assert passes == [64 * (800 + 4.5 * 500), 64 * 800]
     tokens = Footprint(samples=20_000, passing=1000, tokens=True)
-    assert memory_needs(make_method("gradual"), large(), 4 * large().size, tokens)["passes"] == 8 * 1000
+    assert memory_needs(make_method("gradual"), large(), 4 * large().size, tokens)["passes"] == 8 * 800
 
 
 def test_gradients_of_every_step_of_a_recurrent_layer_are_counted() -> None:

@@ -45,6 +45,8 @@ NOT_RETURNED = 0.4
 """What a candidate has held and the allocator has not given back when the next one comes."""
 BATCH = 32
 """Samples of a pass."""
+TRAINED, RETURNING = 10, 0.8
+"""Vectors of training, the optimizer's and the mask's; and what of the way forward is there at once on the way back."""
 TAUGHT = 4.5
 """Copies of its features that a training step holds where a teacher has them too, on the way back among others."""
 
@@ -61,9 +63,11 @@ def memory_needs(
     elif isinstance(method, Layerwise):
         parts = _layerwise(method, weights, sample)
     elif isinstance(method, Gradual):
-        parts = {"training": 8 * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
+        parts = {"training": TRAINED * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
         taught = TAUGHT * sample.featured if HELD_OUT_SHARE * sample.samples < ENOUGH else 0
-        parts["passes"] = int((method.batch_size or (8 if sample.tokens else 64)) * (sample.passing + taught))
+        parts["passes"] = int(
+            (method.batch_size or (8 if sample.tokens else 64)) * (RETURNING * sample.passing + taught)
+        )
         if method.first_cut is not None:
             first = _layerwise(method.first_cut, weights, sample)
             parts = max(parts, first, key=lambda found: sum(found.values()))
