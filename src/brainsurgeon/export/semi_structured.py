@@ -45,7 +45,7 @@ def to_semi_structured(model: nn.Module) -> tuple[nn.Module, list[str]]:
         if layer.out_features % ROWS or layer.in_features % COLUMNS:
             continue
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*SparseSemiStructuredTensor is a prototype")
+            warnings.filterwarnings("ignore", message=".*SparseSemiStructuredTensor")
             sparse = to_sparse_semi_structured(layer.weight.detach().contiguous())
         layer.weight = nn.Parameter(sparse, requires_grad=False)
         changed.append(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 
@@ -23,12 +24,13 @@ def repeatable(device: torch.device) -> Iterator[None]:
         yield
         return
     was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    cudnn, filled = torch.backends.cudnn, torch.utils.deterministic.fill_uninitialized_memory
+    cudnn, memory = torch.backends.cudnn, cast(Any, torch.utils.deterministic)  # a module with a property
+    filled = memory.fill_uninitialized_memory
     before = cudnn.deterministic, cudnn.benchmark
     try:
         torch.use_deterministic_algorithms(True, warn_only=was[1] or not was[0])
         cudnn.deterministic, cudnn.benchmark = True, False
-        torch.utils.deterministic.fill_uninitialized_memory = False  # it guards against reads of what was never written
+        memory.fill_uninitialized_memory = False  # it guards against reads of what was never written
         with warnings.catch_warnings():
             for words in SAID:
                 warnings.filterwarnings("ignore", message=f".*{words}")
@@ -36,4 +38,4 @@ def repeatable(device: torch.device) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(was[0], warn_only=was[1])
         cudnn.deterministic, cudnn.benchmark = before
-        torch.utils.deterministic.fill_uninitialized_memory = filled
+        memory.fill_uninitialized_memory = filled

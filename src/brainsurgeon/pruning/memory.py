@@ -47,6 +47,8 @@ BATCH = 32
 """Samples of a pass."""
 TRAINED, RETURNING = 10, 0.8
 """Vectors of training, the optimizer's and the mask's; and what of the way forward is there at once on the way back."""
+COMPARED = 4
+"""Copies of a language model's outputs that are there at once where they are compared with a teacher's."""
 TAUGHT = 4.5
 """Copies of its features that a training step holds where a teacher has them too, on the way back among others."""
 
@@ -64,7 +66,9 @@ def memory_needs(
         parts = _layerwise(method, weights, sample)
     elif isinstance(method, Gradual):
         parts = {"training": TRAINED * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
-        taught = TAUGHT * sample.featured if HELD_OUT_SHARE * sample.samples < ENOUGH else 0
+        few = HELD_OUT_SHARE * sample.samples < ENOUGH
+        # Of tokens the outputs are compared, which are as large as the vocabulary; of all else the features.
+        taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
         parts["passes"] = int(
             (method.batch_size or (8 if sample.tokens else 64)) * (RETURNING * sample.passing + taught)
         )

@@ -19,13 +19,14 @@ from brainsurgeon.samples.batches import (
     map_tensors,
     moved,
     regroup,
+    tensors_of,
 )
 
 HELD_OUT_SHARE = 0.2
 FEWEST = 5
 MOST_HELD_OUT = 2000
-HELD_BATCH = 64
-"""Held-out samples that are judged at once."""
+HELD_BATCH, HELD_TEXTS = 64, 8
+"""Held-out samples that are judged at once; of a text every token has outputs as many as the vocabulary."""
 EPOCH = 10_000
 """Sets the draws of later epochs apart from those of stages."""
 MOST_READ = 20_000
@@ -67,7 +68,8 @@ class TrainingSamples:
 
     def held_out(self) -> list[Batch]:
         """Return the samples that no gradient is ever taken on."""
-        return [self._move(batch) for batch in regroup(self._held, HELD_BATCH)]
+        texts = not tensors_of(self._held[0])[0].is_floating_point()
+        return [self._move(batch) for batch in regroup(self._held, HELD_TEXTS if texts else HELD_BATCH)]
 
     def training(self) -> Batch | list[Batch]:
         """Return the samples that are not held out, as data that can be read again."""
