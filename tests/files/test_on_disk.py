@@ -228,7 +228,7 @@ def test_tied_weights_have_one_place_and_buffers_are_there(tmp_path: Path) -> No
 
 
 PROGRAM = """
-import resource, sys
+import sys
 from pathlib import Path
 import torch
 import transformers.models.llama.modeling_llama
@@ -236,8 +236,8 @@ import brainsurgeon
 from brainsurgeon.files.language import head_of
 from brainsurgeon.files.on_disk import load_on_disk
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def peak():  # of this process alone: what getrusage tells begins with its parent's
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) * 1024
 
 torch.set_num_threads(1)
 small = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
@@ -250,9 +250,14 @@ print(peak() - before)
 """
 
 
+QUIET = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+"""What is freed goes back at once, so that the peak is what was needed, and not what the allocator kept."""
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_the_peak_of_a_process_does_not_grow_with_the_blocks(tmp_path: Path) -> None:
-    """Twelve blocks with wide MLPs: the process grows by a few blocks and moments, in memory it would by the model."""
+    """Blocks with wide MLPs: the process grows by a few blocks and moments, in memory by more than the model."""
 
     def grown(blocks: int) -> tuple[int, int]:
         torch.manual_seed(0)
@@ -262,10 +267,11 @@ def test_the_peak_of_a_process_does_not_grow_with_the_blocks(tmp_path: Path) -> 
         size = sum(parameter.nbytes for parameter in model.parameters())
         del model
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / f"{blocks}"), str(tmp_path / f"pruned-{blocks}")]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | QUIET)
         assert done.returncode == 0, done.stderr
         return int(done.stdout), size
 
-    (few, _), (many, size) = grown(4), grown(24)
+    (few, _), (many, size) = grown(4), grown(28)
+    assert few > 0
     assert many < 0.5 * size
     assert many < 1.3 * few

@@ -12,6 +12,7 @@ import torch
 from brainsurgeon.network.footprint import Footprint
 from brainsurgeon.network.memory import DoesNotFitError, available_bytes, readable
 from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.memory import memory_needs
 from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.one_shot import OneShot
@@ -76,6 +77,10 @@ def _remedies(
         if (most is None or count < most) and fits(max_samples=count):
             yield f"max_samples={count}"
             break
+    if isinstance(method, Layerwise) and sample is not None and sample.chain.tokens:
+        block = model_bytes // sample.chain.blocks
+        if sum(memory_needs(method, weights, block, sample).values()) <= free:
+            yield "the weights left on disk (--on-disk, load_language_model(…, on_disk=…)) if they are in a folder"
     for name in ("layerwise", "mp"):
         if name != method.name and needed(make_method(name)) <= free:
             yield f'method="{name}"'

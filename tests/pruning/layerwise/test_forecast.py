@@ -46,3 +46,15 @@ def test_only_layer_wise_methods_with_samples_are_foreseen() -> None:
         forecast(surgery(), 0.5, "cbs")
     with pytest.raises(BrainsurgeonError, match="needs calibration samples"):
         forecast(brainsurgeon.Surgery(nn.Linear(4, 4), progress=False), 0.5)
+
+
+def test_a_language_model_that_does_not_fit_may_be_left_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    from language_folders import small_model
+
+    prepared = brainsurgeon.Surgery(small_model(), torch.randint(40, (16, 12)), "next_token", progress=False)
+    needed = needs_of(make_method("layerwise"), prepared)
+    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda _: sum(needed.values()) - 1)
+    assert "--on-disk" in forecast(prepared, 0.5).problem
+    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda _: 1000)
+    assert "--on-disk" not in forecast(prepared, 0.5).problem
