@@ -56,14 +56,14 @@ LAYER_FAULTS = [
         "engine/layer/admm.py",
         "multiplier = (target - feasible).mul_(penalty)",
         "multiplier = torch.zeros_like(target)",
-        f"{LAYER}/test_layer_solve.py",
+        f"{LAYER}/test_admm.py",
     ),
     Fault(
         "the slope left out of ADMM",
         "engine/layer/admm.py",
         "pull = pull + problem.slope",
         "pull = pull + 0 * problem.slope",
-        f"{LAYER}/test_layer_solve.py",
+        f"{LAYER}/test_admm.py",
     ),
     Fault(
         "all ties pruned",

@@ -4,7 +4,8 @@ import pytest
 import torch
 from layer_cases import best_mask_error, dense_fit, layer_case, row_error
 
-from brainsurgeon.engine.layer.joint_swaps import joint_swaps, swap_change
+from brainsurgeon.engine.layer import joint_swaps as swaps_of_rows
+from brainsurgeon.engine.layer.joint_swaps import RowState, joint_swaps, swap_change
 from brainsurgeon.engine.layer.least_squares import refit
 from brainsurgeon.engine.layer.patterns import parse_pattern
 from brainsurgeon.engine.layer.standard import inverse, standard_form
@@ -29,6 +30,43 @@ def test_the_change_of_a_swap_is_exact() -> None:
             error = row_error(dense_fit(weights, moments, after), weights, moments)
             expected = error - row_error(before, weights, moments)
             torch.testing.assert_close(change[place], expected[0], rtol=1e-6, atol=1e-9)
+
+
+def dense_state(weights: torch.Tensor, moments: torch.Tensor, kept: torch.Tensor, listed: torch.Tensor) -> RowState:
+    """What is known of one row between two swaps, from the inverse of Ã_SS itself."""
+    places = kept.nonzero().squeeze(1)
+    inverted = torch.zeros_like(moments)
+    inverted[places.unsqueeze(1), places] = torch.linalg.inv(moments[places][:, places])
+    fitted = dense_fit(weights, moments, ~kept.unsqueeze(0))
+    coupling = moments[listed] @ inverted
+    schur = moments[listed][:, listed] - coupling @ moments[:, listed]
+    gradient = ((fitted - weights) @ moments)[0, listed]
+    rows = (fitted[0], inverted.diagonal(), kept, gradient, coupling, schur, ~kept[listed])
+    return RowState(*(each.unsqueeze(0) for each in rows))
+
+
+def test_what_is_carried_from_swap_to_swap_is_what_a_fresh_inverse_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """w, diag B, g, v and T after each of three swaps, with the columns of B solved for to the end."""
+    monkeypatch.setattr(swaps_of_rows, "COLUMN_STEPS", 40)
+    problem = standard_form(*layer_case(1, 14, seed=2))
+    weights, moments = problem.weights, problem.moments
+    listed, kept = torch.tensor([0, 3, 5, 8, 12]), torch.ones(14, dtype=torch.bool)
+    kept[listed] = False
+    inverted, _ = inverse(moments)
+    state, use = dense_state(weights, moments, kept, listed), torch.ones(1, dtype=torch.bool)
+    for chosen, out in ((1, 2), (4, 7), (0, 10)):
+        state = swaps_of_rows._bring_back(state, torch.tensor([chosen]), listed.unsqueeze(0), use)
+        state = swaps_of_rows._remove(state, torch.tensor([out]), moments, inverted, use)
+        kept[listed[chosen]], kept[out] = True, False
+        fresh = dense_state(weights, moments, kept, listed)
+        free = fresh.free[0]
+        assert torch.equal(state.kept, fresh.kept)
+        assert torch.equal(state.free, fresh.free)
+        torch.testing.assert_close(state.weights, fresh.weights)
+        torch.testing.assert_close((state.diagonal * kept), fresh.diagonal * kept)
+        torch.testing.assert_close(state.gradient[:, free], fresh.gradient[:, free])
+        torch.testing.assert_close(state.coupling[:, free], fresh.coupling[:, free])
+        torch.testing.assert_close(state.schur[:, free][..., free], fresh.schur[:, free][..., free])
 
 
 @pytest.mark.parametrize("name", ["row", "2:4"])

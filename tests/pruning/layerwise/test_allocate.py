@@ -35,6 +35,16 @@ def jagged(least: int = 1) -> st.SearchStrategy[list[ErrorCurve]]:
     )
 
 
+def test_what_one_more_weight_costs_never_falls() -> None:
+    """For errors in any order, zero among them; the multiplier is found by bisection. First here: it fails at once."""
+    generator = np.random.default_rng(0)
+    for most in (0.5, 0.9, 0.98, 1.0):
+        errors = np.where(generator.random(len(AT)) < 0.2, 0.0, 10 ** generator.uniform(-6, 3, len(AT)))
+        grid, slopes = ErrorCurve("a", 50, AT, tuple(errors.tolist())).slopes(most)
+        assert grid[-1] == pytest.approx(most)
+        assert bool((np.diff(slopes) >= 0).all())
+
+
 @given(st.one_of(curves(), jagged()), st.floats(0, 1))
 def test_counts_add_up_exactly_and_fit_into_the_layers(drawn: list[ErrorCurve], share: float) -> None:
     total = round(share * sum(curve.size for curve in drawn))
