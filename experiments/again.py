@@ -43,8 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "auto, 1,000 samples": Auto(max_gradients=options.gradients, max_samples=1000),
         "auto, all samples": Auto(max_gradients=options.gradients),
     }
-    rows = [{"method": name} | compared(model, images, method) for name, method in methods.items()]
-    write(options.output, {"sparsity": SPARSITY, "rows": rows, "versions": versions(options.device)})
+    rows: list[Record] = []
+    for name, method in methods.items():  # what is finished is kept
+        rows.append({"method": name} | compared(model, images, method))
+        write(options.output, {"sparsity": SPARSITY, "rows": rows, "versions": versions(options.device)})
 
 
 def compared(model: nn.Module, images: ImageData, method: Method) -> Record:

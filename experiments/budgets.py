@@ -72,10 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(f"{options.network} {options.gradients} {sparsity} seed {seed} {name}: {shown}", flush=True)
 
 
-def run_once(model: nn.Module, images: ImageData, method: Method, key: Record, include: str | None) -> Record:
+def run_once(
+    model: nn.Module, images: ImageData, method: Method, key: Record, include: str | None, budget: str = "global"
+) -> Record:
     """Prune once and return what is recorded."""
     start, cpu = time.perf_counter(), time.process_time()
-    result = prune(model, images.train(), key["sparsity"], method, include=include, seed=key["seed"], progress=False)
+    common: dict[str, Any] = {"include": include, "budget": budget, "seed": key["seed"], "progress": False}
+    result = prune(model, images.train(), key["sparsity"], method, **common)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     return {
         "accuracy": accuracy(result.model, images),

@@ -2,7 +2,8 @@
 
     python -m experiments.side_by_side resnet50 --checkpoints FOLDER [--methods mp auto] [--sparsities 0.5 0.7]
 
-`auto-quick` is `auto` with the effort "quick"; the others go by their own names. FOLDER holds the paper's checkpoints,
+`auto-quick` is `auto` with the effort "quick"; a name that ends in `-uniform` has the same sparsity in every layer, as
+Wanda and SparseGPT were published; all else is the library's default. FOLDER holds the paper's checkpoints,
 ResNet50/ (see experiments.resnet50) and vit.safetensors (see experiments.vit). All methods prune the same weights.
 Every finished run is a line of experiments/results/side-NETWORK.jsonl and is not computed again.
 """
@@ -28,7 +29,8 @@ from experiments.records import CHECKPOINTS, RESULTS, append, command_line, is_d
 from experiments.resnet50 import MEAN, STD, load_resnet50
 from experiments.vit import load_vit
 
-ONE_SHOT = ("mp", "wf-s", "wanda", "sparsegpt", "layerwise", "auto-quick")
+UNIFORM = "-uniform"
+ONE_SHOT = ("mp", "wf-s", "wanda", "wanda-uniform", "sparsegpt", "sparsegpt-uniform", "layerwise", "auto-quick")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 if is_done(path, key):
                     continue
                 dense = accuracy(model, images) if dense is None else dense
-                line = key | {"dense": dense} | run_once(model, images, method(name, options.gradients), key, include)
+                budget = "uniform" if name.endswith(UNIFORM) else "global"
+                chosen = method(name.removesuffix(UNIFORM), options.gradients)
+                line = key | {"dense": dense} | run_once(model, images, chosen, key, include, budget)
                 append(path, line | {"command": command_line("side_by_side", arguments or sys.argv[1:])})
                 shown = f"{line['accuracy']:.2f} of {dense:.2f} in {line['seconds']:.1f} s"
                 print(f"{options.network} {sparsity} seed {seed} {name}: {shown}", flush=True)

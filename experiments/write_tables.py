@@ -34,6 +34,7 @@ from experiments.write_errata import damping_shares, effects
 from experiments.write_goals import goals_table, sweeps_table
 from experiments.write_language import language_table
 from experiments.write_published import counts, deviations
+from experiments.write_side import quick_table, resnet50_table, semi_structured_table
 
 TITLES = {"staged": "staged", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
 PAPER = ("mp", "wf", "cbs-s-published", "cbs-s", "cbs-published", "cbs")
@@ -150,6 +151,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "memory": memory_table,
     "forecasts": forecast_table,
     "promises": promises_table,
+    "quick": quick_table,
+    "resnet50": resnet50_table,
+    "semi-structured": semi_structured_table,
     "readme-paper": paper,
     "readme-staged": overview,
     "searches": searches_table,

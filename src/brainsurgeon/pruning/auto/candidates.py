@@ -108,7 +108,7 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
         yield Candidate("staged", Staged(max_gradients=gradients))
         return
     common: dict[str, Any] = {"repair": run.method.repair, "augment": run.method.augment}
-    if gradients and layered and (size >= LARGE or (run.few and size > SMALL) or _is_hurried(run)):
+    if gradients and layered and (size >= LARGE or _is_hurried(run)):
         both = size < LARGE
         share = gradients // 2 if both else gradients
         method = Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)

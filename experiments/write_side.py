@@ -1,0 +1,57 @@
+"""The tables that compare methods on one network without training, and ResNet50, which write_tables writes."""
+
+from experiments.records import BENCHMARKS, RESULTS, Record, read, read_lines, table
+
+NETWORKS = {
+    "mlpnet": "MLPNet",
+    "cifarnet": "CIFARNet",
+    "resnet20": "ResNet20",
+    "mobilenet-0.75": "MobileNetV1 0.75",
+    "vit": "a small ViT, CIFAR-10",
+    "resnet50": "ResNet50",
+}
+TITLES = {"mp": "MP", "wf-s": "WF-S", "wanda": "Wanda", "sparsegpt": "SparseGPT", "layerwise": "`layerwise`"}
+QUICK = "`auto`, quick"
+
+
+def quick_table() -> str:
+    """Tabulate what is reached at once: `auto` with the effort "quick" beside the methods that it must not be below."""
+    rows = []
+    for network, title in NETWORKS.items():
+        runs = read_lines(RESULTS / f"side-{network}.jsonl")
+        for sparsity in (0.5, 0.7, 0.9):
+            cells = [_accuracy(runs, method, sparsity) for method in (*TITLES, "auto-quick")]
+            if cells[-1] != "–":
+                rows.append([f"{title} ({runs[0]['dense']:.2f})", f"{sparsity:g}", *cells])
+    return table(["network (dense)", "sparsity", *TITLES.values(), QUICK], rows)
+
+
+def resnet50_table() -> str:
+    """Tabulate ResNet50 by method and sparsity."""
+    runs = read_lines(RESULTS / "side-resnet50.jsonl")
+    sparsities = (0.5, 0.7, 0.8)
+    methods = {**{m: t for m, t in TITLES.items() if m != "wf-s"}, "auto": "`auto`, trained"}
+    rows = [
+        [title, *(_accuracy(runs, method, sparsity) for sparsity in sparsities)] for method, title in methods.items()
+    ]
+    return table(["method", *(f"{sparsity:g}" for sparsity in sparsities)], rows)
+
+
+def _accuracy(runs: list[Record], method: str, sparsity: float) -> str:
+    """Return the accuracy of a method; of one that was run with both budgets the better."""
+    names = (method, f"{method}-uniform")
+    found = [run["accuracy"] for run in runs if run["method"] in names and run["sparsity"] == sparsity]
+    return f"{max(found):.2f}" if found else "–"
+
+
+def semi_structured_table() -> str:
+    """Tabulate the time of 2:4 layers in torch's kernels beside dense ones."""
+    rows = [
+        [f"{row['outputs']:,} × {row['inputs']:,}", f"{row['rows']:,}", *_milliseconds(row)]
+        for row in read(BENCHMARKS / "semi-structured.json")["rows"]
+    ]
+    return table(["outputs × inputs", "rows", "dense, ms", "2:4, ms"], rows)
+
+
+def _milliseconds(row: Record) -> list[str]:
+    return [f"{row['milliseconds'][kind]:.3f}" for kind in ("dense", "2:4")]
