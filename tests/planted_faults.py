@@ -19,6 +19,7 @@ from pathlib import Path
 
 from helpers.faults import FAULTS, Fault
 from helpers.layer_faults import LAYER_FAULTS
+from helpers.model_faults import MODEL_FAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "brainsurgeon"
@@ -44,7 +45,8 @@ def noticed(fault: Fault, folder: Path) -> bool:
 
 def main(words: list[str]) -> int:
     """Plant every fault whose name holds one of the words, and report the share that was noticed."""
-    chosen = [fault for fault in [*FAULTS, *LAYER_FAULTS] if not words or any(word in fault.name for word in words)]
+    known = [*FAULTS, *LAYER_FAULTS, *MODEL_FAULTS]
+    chosen = [fault for fault in known if not words or any(word in fault.name for word in words)]
     found = 0
     with tempfile.TemporaryDirectory() as folder:
         for fault in chosen:

@@ -218,6 +218,10 @@ def test_one_tensor_is_read_and_written_where_it_lies(dtype: torch.dtype, tmp_pa
     read = load_file(tmp_path / "file.safetensors")
     assert torch.equal(read["a"], tensors["a"] * 2)
     assert torch.equal(read["b"], tensors["b"])
+    found["a"].put(torch.arange(15.0, dtype=torch.float64).view(3, 5))  # worked on in another type than the file's
+    read = load_file(tmp_path / "file.safetensors")
+    assert read["a"].flatten().tolist() == list(range(15))
+    assert torch.equal(read["b"], tensors["b"])
 
 
 def test_tied_weights_have_one_place_and_buffers_are_there(tmp_path: Path) -> None:

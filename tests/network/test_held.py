@@ -83,6 +83,16 @@ def test_what_is_lent_is_put_back_only_if_it_has_changed() -> None:
     assert kept["1.weight"].fetched == 0
 
 
+def test_what_is_frozen_is_frozen_while_it_is_lent() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
+    model[0].requires_grad_(False)
+    emptied(model)
+    with lent(model, model, CPU):
+        assert [parameter.requires_grad for parameter in model.parameters()] == [False, False, True, True]
+        model(torch.ones(1, 3)).sum().backward()
+        assert model[0].weight.grad is None
+
+
 def test_an_error_leaves_the_placeholders_and_keeps_what_was_written() -> None:
     model = nn.Sequential(nn.Linear(3, 3))
     kept = emptied(model)
@@ -165,3 +175,8 @@ def test_the_largest_unit_is_a_block_or_all_outside() -> None:
     model = Net()
     emptied(model)
     assert largest_unit(model) == sum(parameter.nbytes for parameter in model.blocks[0].parameters())
+    wide = nn.Module()
+    wide.first, wide.blocks, wide.head = nn.Linear(50, 4), nn.ModuleList([nn.Linear(4, 4)]), nn.Linear(4, 60)
+    emptied(wide)
+    outside = [*wide.first.parameters(), *wide.head.parameters()]
+    assert largest_unit(wide) == sum(parameter.nbytes for parameter in outside)

@@ -99,9 +99,10 @@ def test_a_state_of_another_training_is_refused(tmp_path: Path, digits: ImageDat
     train("mlpnet", digits, settings, state=state)
     with pytest.raises(BrainsurgeonError, match="another training \\(seed differ"):
         train("mlpnet", digits, dataclasses.replace(settings, seed=1), state=state)
-    other = dataclasses.replace(digits, train_inputs=digits.train_inputs.flip(0))
-    with pytest.raises(BrainsurgeonError, match="images differ"):
-        train("mlpnet", other, settings, state=state)
+    for name in ("train_inputs", "train_targets"):
+        other = dataclasses.replace(digits, **{name: getattr(digits, name).flip(0)})
+        with pytest.raises(BrainsurgeonError, match="images differ"):
+            train("mlpnet", other, settings, state=state)
     state.write_bytes(state.read_bytes()[:-100])
     with pytest.raises(BrainsurgeonError, match="not an intact"):
         train("mlpnet", digits, settings, state=state)

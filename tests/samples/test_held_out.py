@@ -83,6 +83,15 @@ def test_no_more_samples_are_used_than_the_limit_says(source: str, limit: int) -
     assert samples.held == min(limit, SIZE) // 5
 
 
+def test_texts_are_judged_a_few_at_a_time_and_all_else_many() -> None:
+    """A text has outputs for every token, as many as the vocabulary."""
+    texts = torch.arange(100).unsqueeze(1).expand(100, 6)
+    held = TrainingSamples(texts, 0, CPU).held_out()
+    assert [batch_size(batch) for batch in held] == [8, 8, 4]
+    assert len({int(row[0]) for batch in held for row in batch}) == 20
+    assert [batch_size(batch) for batch in TrainingSamples(numbered(400), 0, CPU).held_out()] == [64, 16]
+
+
 def test_tensors_under_a_limit_are_a_random_part() -> None:
     samples = TrainingSamples(numbered(), 0, CPU, 10)
     seen = names(samples.held_out()) + names(samples.draw(SIZE, 0))

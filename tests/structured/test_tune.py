@@ -44,6 +44,18 @@ def test_the_distance_from_the_dense_network_falls_and_nothing_else_changes() ->
     assert not torch.equal(tuned.model[0].weight, result.model[0].weight)
 
 
+def test_a_dense_network_in_training_mode_teaches_as_it_does_in_use() -> None:
+    """It has no dropout and trained statistics for the student, whatever its mode, which stays as it was."""
+    dense, data = nn.Sequential(*network(), nn.Dropout(0.5)).eval(), s.images()
+    result = shrink(dense, data, units=0.5, fit=False, **QUICK)
+    expected = result.finetune(dense, data, **{**SHORT, "epochs": 1})
+    before = state(dense)
+    found = result.finetune(dense.train(), data, **{**SHORT, "epochs": 1})
+    assert all(module.training for module in dense.modules())
+    assert all(torch.equal(value, before[name]) for name, value in dense.state_dict().items())
+    assert found.held_out_before == pytest.approx(expected.held_out_before, rel=1e-9)
+
+
 def test_features_are_compared_in_the_units_that_stayed() -> None:
     dense, batch = network(), s.images()
     result = shrink(dense, batch, units=0.5, fit=False, **QUICK)
