@@ -104,3 +104,13 @@ def test_the_clock_of_the_run_under_way_is_looked_at(now: list[float]) -> None:
 
 def test_no_handler_of_errors_swallows_it() -> None:
     assert not issubclass(TimeUp, Exception)
+
+
+def test_steps_can_be_timed_by_the_processor_and_deadlines_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sleep takes none of the processor's time."""
+    monkeypatch.setattr(Clock, "counter", staticmethod(time.process_time))
+    clock = Clock(limit=60.0)
+    with clock.measure("asleep"):
+        time.sleep(0.2)
+    assert clock.seconds["asleep"] < 0.15
+    assert clock.left < 59.9
