@@ -1,7 +1,7 @@
 """A short fine-tune of a shrunk network, with the dense one as its teacher.
 
 The steps match the outputs of the dense network, and its features in the units that stayed: a few hundred samples tell
-much that way, labels alone next to nothing. Batch normalisation keeps its statistics, which so few samples would spoil,
+more that way than by their labels. Batch normalisation keeps its statistics, because those of so few samples are poor,
 and the rate is low: the fit has brought the weights near to where they should be.
 """
 
