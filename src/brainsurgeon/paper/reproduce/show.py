@@ -22,6 +22,16 @@ NETWORKS = {
 }
 """The networks that each table or figure is about."""
 
+IN_CLONE = Path("experiments/results")
+PACKAGED = Path(__file__).parents[1] / "recorded"
+"""Where a wheel holds the recorded cells."""
+
+
+def recorded_folder() -> Path:
+    """Return the folder of recorded cells: of the clone one stands in, of the wheel, or of the clone in use."""
+    places = [IN_CLONE, PACKAGED, Path(__file__).parents[4] / IN_CLONE]
+    return next((place for place in places if any(place.glob("*-seed*.jsonl"))), IN_CLONE)
+
 
 def show(what: str, networks: list[str], results: Path, folder: Path) -> str:
     """Return the table as Markdown; draw the figure and return where it is."""
