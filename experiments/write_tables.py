@@ -21,6 +21,7 @@ from experiments.finetune import before_and_after
 from experiments.forecasts import forecast_table
 from experiments.hurried import hurried_table
 from experiments.kills import kills_table
+from experiments.layer_growth import growth_table
 from experiments.memory import memory_table
 from experiments.promises import promises_table
 from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, read_runs, table
@@ -147,6 +148,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "kills": kills_table,
     "labels": labels,
     "language": language_table,
+    "layer-growth": growth_table,
     "stories": lambda: language_table("stories15M", 2),
     "memory": memory_table,
     "forecasts": forecast_table,
