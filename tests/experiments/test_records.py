@@ -64,3 +64,38 @@ def test_a_run_is_done_if_a_line_has_all_its_values(tmp_path: Path) -> None:
     records.append(path, {"seed": 0, "sparsity": 0.9, "accuracy": 93.0})
     assert records.is_done(path, {"seed": 0, "sparsity": 0.9})
     assert not records.is_done(path, {"seed": 1, "sparsity": 0.9})
+
+
+PAGES = {
+    "README.md": "mlpnet-seed* resnet20-seed* beyond-*",
+    "docs/results.md": "*-seed*",
+    "docs/choosing.md": "mlpnet-seed* resnet20-seed*",
+    "docs/errata.md": "*-seed*",
+    "docs/beyond.md": "beyond-*",
+    "docs/algorithm.md": "labels*",
+    "docs/exact.md": "exact-*",
+    "docs/finetune.md": "finetune-* benchmarks/freeze*",
+    "docs/searches.md": "benchmarks/searches*",
+    "docs/worth.md": "benchmarks/worth*",
+    "docs/performance.md": "benchmarks/engine* benchmarks/gpu-h200* benchmarks/bfloat16*",
+    "docs/auto.md": "budgets-* hurried* side-vit* benchmarks/again*",
+    "docs/layerwise.md": "language-* side-resnet50* forecasts*",
+    "docs/goals.md": "goals*",
+    "docs/structured.md": "structured*",
+    "docs/faq.md": "promises* memory* kills*",
+}
+"""The records that each page shows."""
+
+
+def lines_of(path: Path) -> list[dict[str, object]]:
+    return records.read_lines(path) if path.suffix == ".jsonl" else [records.read(path)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_says_so_where_its_figures_are_of_older_code(page: str) -> None:
+    """Records without a commit are; a page whose records all have one must not say it any more."""
+    shown = [path for pattern in PAGES[page].split() for path in sorted(records.RESULTS.glob(f"{pattern}.json*"))]
+    assert shown
+    old = [path.name for path in shown if not all(line.get("commit") for line in lines_of(path))]
+    text = " ".join((records.ROOT / page).read_text().split())
+    assert ("from before commits were recorded" in text) == bool(old), old
