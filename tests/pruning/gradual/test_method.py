@@ -165,7 +165,7 @@ def test_gradients_of_a_try_that_diverges_are_counted(monkeypatch: pytest.Monkey
     loss = Counting()
     settings = {"max_gradients": 4000, "batch_size": 8, "distil": 0.0, "progress": False}
     result = prune(BY_NAME["sequential"].model(), wide(), 0.6, "gradual", loss, **settings)
-    assert result.settings["learning_rate"] in (0.5e-4, 0.5e-3, 0.5e-2)  # half of what is best in short runs
+    assert result.settings["learning_rate"] in (0.7e-4, 0.7e-3, 0.7e-2)  # less than what is best in short runs
     assert result.settings["sample_gradients"] == loss.samples <= 4000
 
 

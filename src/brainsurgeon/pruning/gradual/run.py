@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006, 0.02)
 """Learning rates that may be tried, neighbours first, until the next one is worse."""
-LONGER = 0.5
+LONGER = 0.7
 """What a long run takes of the rate that is best in a short one, which has fewer steps to get anywhere."""
 FIRST_RATE, FIRST_REPAIR = 4, 2
 """The number of the rate that is tried first: with cuts to come, and after the only cut."""
