@@ -15,5 +15,6 @@ class Recorded(BuildHookInterface):
         """Name the files, and where they go."""
         if version == "editable":
             return
-        for path in sorted(Path(self.root, "experiments", "results").glob("*-seed*.jsonl")):
-            build_data["force_include"][str(path)] = f"{PLACE}/{path.name}"
+        results = Path(self.root, "experiments", "results")
+        for path in sorted(results.rglob("*-seed*.jsonl")):
+            build_data["force_include"][str(path)] = f"{PLACE}/{path.relative_to(results).as_posix()}"

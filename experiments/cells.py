@@ -2,7 +2,8 @@
 
 python -m experiments.cells mlpnet --checkpoints FOLDER [--seeds 0 1] [--methods cbs-s cbs] [--device cuda]
 
-`--processor` times steps in seconds of the processor, on one thread: for a machine that has other work too.
+`--processor` times steps in seconds of the processor, on one thread, for a machine that has other work too. These cells
+go into a folder `timed` of their own, and figure 3 shows them.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import torch
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.paper.reproduce.cells import cell_file, compute
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS
+from brainsurgeon.paper.reproduce.show import TIMED
 from experiments.records import CHECKPOINTS, RESULTS, Record, read_lines, stamped
 
 
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.processor:
         torch.set_num_threads(1)
         Clock.counter = staticmethod(time.process_time)
+        options.output /= TIMED
     protocol = PROTOCOLS[options.network]
     for seed in range(protocol.seeds) if options.seeds is None else options.seeds:
         path = cell_file(options.output, options.network, seed)

@@ -52,9 +52,9 @@ NOTES = {
     "table5": "The joint update against the independent one, same network.",
 }
 CAPTIONS = {
-    "figure3": "Figure 3: run time by sparsity; CBS-S and CBS are ours. MLPNet and CIFARNet on one CPU core, but for "
-    "MP, WF-S and WF of MLPNet, which had two; ResNet20 on an H200 shared by several processes. Compare within a "
-    "network only.",
+    "figure3": "Figure 3: run time by sparsity; CBS-S and CBS are ours. MLPNet: one CPU thread, two seeds, in seconds "
+    "of the processor on a machine with much other work, where all of them take longer than alone. CIFARNet: one CPU "
+    "thread, five seeds. ResNet20: an H200 shared by several processes, five seeds. Compare within a network only.",
     "figure4": "Figure 4: accuracy gained by each step of ours.",
     "figure5": "Figure 5: accuracy by sparsity.",
     "runtime": "Where the time of our CBS goes, CIFARNet, on one CPU core.",

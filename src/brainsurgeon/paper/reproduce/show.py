@@ -26,6 +26,9 @@ IN_CLONE = Path("experiments/results")
 PACKAGED = Path(__file__).parents[1] / "recorded"
 """Where a wheel holds the recorded cells."""
 
+TIMED = "timed"
+"""The folder, beside all cells, of those that were recorded again for their times: all methods in the same way."""
+
 
 def recorded_folder() -> Path:
     """Return the folder of recorded cells: of the clone one stands in, of the wheel, or of the clone in use."""
@@ -43,6 +46,8 @@ def show(what: str, networks: list[str], results: Path, folder: Path) -> str:
         columns = {"columns": ABLATION} if what == "table5" else {}
         return f"**{what}** — {heading(networks[0], own)}\n\n{table(own, networks[0], **columns)}"
     path = folder / f"{what}.svg"
+    if what == "figure3":
+        cells = {network: read_cells(results / TIMED, network) or own for network, own in cells.items()}
     if what == "runtime":
         draw.break_down(cells[networks[0]], path)
     else:
