@@ -23,6 +23,7 @@ from helpers.model_faults import MODEL_FAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "brainsurgeon"
+KNOWN = [*FAULTS, *LAYER_FAULTS, *MODEL_FAULTS]
 
 
 def noticed(fault: Fault, folder: Path) -> bool:
@@ -45,8 +46,7 @@ def noticed(fault: Fault, folder: Path) -> bool:
 
 def main(words: list[str]) -> int:
     """Plant every fault whose name holds one of the words, and report the share that was noticed."""
-    known = [*FAULTS, *LAYER_FAULTS, *MODEL_FAULTS]
-    chosen = [fault for fault in known if not words or any(word in fault.name for word in words)]
+    chosen = [fault for fault in KNOWN if not words or any(word in fault.name for word in words)]
     found = 0
     with tempfile.TemporaryDirectory() as folder:
         for fault in chosen:
