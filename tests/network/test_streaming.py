@@ -166,8 +166,7 @@ def test_weights_are_at_home_after_work_on_a_device(network: Network, uncached: 
     broken = on_device(stream_of(network, home), device)
     broken.batches[-1] = None
     with pytest.raises(Exception):  # noqa: B017, PT011 (whatever the model says of it)
-        for part in broken.parts():
-            moments_of(part)  # a model in one part runs only now
+        [moments_of(part) for part in broken.parts()]  # a model in one part runs only when it is asked
     assert {t.device.type for t in [*home.parameters(), *home.buffers()]} == {"cpu"}
 
 
