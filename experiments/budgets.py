@@ -104,6 +104,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--methods", nargs="*", default=["auto", "magnitude"])
     parser.add_argument("--peer-rate", type=float, default=0.003, help="the peer's learning rate")
     parser.add_argument("--augment", action="store_true", help="crops and flips, for images of objects")
+    return with_places(parser)
+
+
+def with_places(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add where a script works, reads and writes."""
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", type=Path)

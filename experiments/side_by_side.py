@@ -24,8 +24,8 @@ from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.methods import Method, make_method
-from experiments.budgets import run_once
-from experiments.records import CHECKPOINTS, RESULTS, append, command_line, is_done
+from experiments.budgets import run_once, with_places
+from experiments.records import CHECKPOINTS, append, command_line, is_done
 from experiments.resnet50 import MEAN, STD, load_resnet50
 from experiments.vit import load_vit
 
@@ -83,12 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sparsities", type=float, nargs="+", default=[0.5, 0.7, 0.9])
     parser.add_argument("--gradients", type=int, help="sample gradients of auto; by default its standard")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--checkpoints", type=Path, required=True)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    return parser
+    return with_places(parser)
 
 
 if __name__ == "__main__":

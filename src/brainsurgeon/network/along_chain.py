@@ -14,8 +14,9 @@ from brainsurgeon.network.held import passing
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.modes import modes_kept, without_cache
 from brainsurgeon.network.partition import find_chain
+from brainsurgeon.network.saved import saved
 from brainsurgeon.network.streaming import Stream, state_of
-from brainsurgeon.samples.batches import Batch, batch_size, tensors_of
+from brainsurgeon.samples.batches import Batch, batch_size, is_tokens
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def along_chain(batch_loss: BatchLoss, batch: Batch, layers: Sequence[str], devi
                     hidden = state_of(run(0, hidden.clone()))
         with stream.passed_over() as end:
             tail = _saved(model, partial(end, 0), hidden)
-    tokens = not tensors_of(batch)[0].is_floating_point()
+    tokens = is_tokens(batch)
     return AlongChain(stream.hidden[0].nbytes // count, largest // count, tail // count, len(chain.names), tokens)
 
 
@@ -71,18 +72,7 @@ def _kind(module: nn.Module) -> tuple[tuple[int, ...], ...]:
 
 def _saved(module: nn.Module, run: Callable[[Tensor], Any], hidden: Tensor) -> int:
     """Return the bytes that a pass from a hidden state keeps for the way back, beside the weights."""
-    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters() if not parameter.is_meta}
-    seen: dict[int, int] = {}
-
-    alive: list[Tensor] = []  # while one lives no other has its place
-
-    def note(tensor: Tensor) -> None:  # the graph itself keeps nothing: one that holds its own outputs never goes
-        alive.append(tensor.detach())
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
-
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
+    with saved(module) as seen:
         found = run(hidden.detach().requires_grad_().clone())  # a copy, which may be written into
     del found
     return sum(seen.values())

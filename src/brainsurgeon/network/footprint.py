@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from brainsurgeon.errors import BrainsurgeonError
@@ -15,7 +15,8 @@ from brainsurgeon.network.along_chain import AlongChain
 from brainsurgeon.network.distillation import watched
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.samples.batches import Batch, batch_size, cut, is_one_batch, tensors_of
+from brainsurgeon.network.saved import saved
+from brainsurgeon.samples.batches import Batch, batch_size, cut, is_one_batch, is_tokens, tensors_of
 
 PROBED = 4
 """Samples of a pass that is measured."""
@@ -46,18 +47,6 @@ class Footprint:
 def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
     """Measure a sample by one forward pass of a batch."""
     count = batch_size(batch)
-    own = {p.untyped_storage().data_ptr() for p in batch_loss.model.parameters()}
-    seen: dict[int, int] = {}
-
-    alive: list[Tensor] = []  # while one lives no other has its place
-
-    def note(tensor: Tensor) -> None:  # the graph itself keeps nothing: one that holds its own outputs never goes
-        alive.append(tensor.detach())
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            # What is kept of a batch may be a part of all the data.
-            seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
-
     features: list[int] = []
     hooks = [
         module.register_forward_hook(lambda _, __, output: features.append(output.nbytes))
@@ -70,7 +59,7 @@ def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
     asked = first.requires_grad
     try:
         first.requires_grad_()
-        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
+        with saved(batch_loss.model) as seen:
             loss = batch_loss(batch)
         del loss
     finally:
@@ -80,7 +69,7 @@ def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
     sample = sum(tensor.nbytes for tensor in tensors_of(batch))
     model = batch_loss.model
     linear = frozenset(layer.name for layer in linear_maps(model, [name for name, _ in model.named_parameters()]))
-    tokens = not tensors_of(batch)[0].is_floating_point()
+    tokens = is_tokens(batch)
     passing = -(-sum(seen.values()) // count)
     featured = -(-sum(features) // count)
     known = (samples_in(data), is_one_batch(data), linear, tokens, featured, max(steps))

@@ -38,7 +38,7 @@ from brainsurgeon.pruning.layerwise.run import LayerRun
 from brainsurgeon.pruning.layerwise.solvers import Admm
 from brainsurgeon.pruning.sensitivities import LayerSensitivity, Sensitivity
 from brainsurgeon.pruning.surgery import Surgery
-from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, first, regroup, tensors_of
+from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, first, is_tokens, regroup
 
 SPARSITIES = (0.5, 0.7, 0.8, 0.9, 0.95)
 TOKENS, IMAGES = 8, 32
@@ -138,7 +138,7 @@ class _Survey:
     def _batches(self, read: list[Batch]) -> list[Batch]:
         if not read:
             raise BrainsurgeonError("the data is empty: there is no sample to find the sensitivity on")
-        tokens = not tensors_of(read[0])[0].is_floating_point()
+        tokens = is_tokens(read[0])
         return list(regroup(read, TOKENS if tokens else IMAGES))
 
     def _keep(self, layer: LinearMap, number: int, weights: Tensor) -> None:

@@ -37,7 +37,7 @@ from brainsurgeon.pruning.methods import Method, describe, make_method
 from brainsurgeon.pruning.one_shot import Examining, OneExamination, examine_once
 from brainsurgeon.pruning.outcome import Outcome, Start, Task
 from brainsurgeon.pruning.result import PruningResult
-from brainsurgeon.samples.batches import Batch, as_seed, cut, is_one_batch, moved, replayable, tensors_of
+from brainsurgeon.samples.batches import Batch, as_seed, cut, is_one_batch, is_tokens, moved, replayable, tensors_of
 
 LONG = 256
 """Tokens of a sequence that is long."""
@@ -115,8 +115,7 @@ class Surgery:
                     samples=samples_in(self.data), resident=is_one_batch(self.data), chain=self._along_chain(batch)
                 )
             if batch is not None:
-                first = tensors_of(batch)[0]
-                long = not first.is_floating_point() and first[:1].numel() >= LONG  # of these one will do
+                long = is_tokens(batch) and tensors_of(batch)[0][:1].numel() >= LONG  # of these one will do
                 batch = moved(cut(batch, slice(1)) if long else batch, self.device)
                 return replace(footprint(self.batch_loss, batch, self.data), chain=self._along_chain(batch))
         except Exception:  # a user's model, loss and data may raise anything: the run will say it in words

@@ -55,6 +55,11 @@ def tensors_of(batch: Batch) -> list[Tensor]:
     return found
 
 
+def is_tokens(batch: Batch) -> bool:
+    """Say whether samples are whole numbers, such as the tokens of a text, of which a network makes far more."""
+    return not tensors_of(batch)[0].is_floating_point()
+
+
 def batch_size(batch: Batch) -> int:
     """Return the number of samples of a batch."""
     sizes = {tensor.shape[0] if tensor.dim() else None for tensor in tensors_of(batch)}

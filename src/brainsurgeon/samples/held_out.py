@@ -16,10 +16,10 @@ from brainsurgeon.samples.batches import (
     batch_size,
     cut,
     is_one_batch,
+    is_tokens,
     map_tensors,
     moved,
     regroup,
-    tensors_of,
 )
 
 HELD_OUT_SHARE = 0.2
@@ -68,7 +68,7 @@ class TrainingSamples:
 
     def held_out(self) -> list[Batch]:
         """Return the samples that no gradient is ever taken on."""
-        texts = not tensors_of(self._held[0])[0].is_floating_point()
+        texts = is_tokens(self._held[0])
         return [self._move(batch) for batch in regroup(self._held, HELD_TEXTS if texts else HELD_BATCH)]
 
     def training(self) -> Batch | list[Batch]:

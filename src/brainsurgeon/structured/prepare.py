@@ -15,7 +15,15 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.pruning.surgery import Surgery
-from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, concatenate, cut, regroup, tensors_of
+from brainsurgeon.samples.batches import (
+    Batch,
+    SampleStream,
+    batch_size,
+    concatenate,
+    cut,
+    is_tokens,
+    regroup,
+)
 from brainsurgeon.structured.follow import Followed, follow
 from brainsurgeon.structured.groups import Group, find_groups, tied_names
 from brainsurgeon.structured.sizes import Size, multiply_adds, parameters
@@ -109,7 +117,7 @@ def read_batches(surgery: Surgery, count: int) -> list[Batch]:
     read = list(SampleStream(surgery.data, generator, surgery.device, keep=0).take(count))
     if not read:
         raise BrainsurgeonError("the data is empty: there is no sample to calibrate on")
-    tokens = not tensors_of(read[0])[0].is_floating_point()
+    tokens = is_tokens(read[0])
     return list(regroup(read, TOKENS if tokens else IMAGES))
 
 

@@ -85,12 +85,15 @@ def test_fetching_from_an_empty_folder_says_what_is_missing(tmp_path: Path, caps
     assert "train-images" in capsys.readouterr().err
 
 
-def test_training_writes_weights_and_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = torch.zeros(8, 1, 28, 28, dtype=torch.uint8), torch.zeros(8, dtype=torch.long)
     tiny = ImageData("mnist", images, labels, images, labels, (0.1,), (0.3,))
     monkeypatch.setattr(data_module, "load", lambda name, root: tiny)
+
+
+@pytest.mark.usefixtures("few_digits")
+def test_training_writes_weights_and_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "net.safetensors"
     assert main(["train", "mlpnet", "--epochs", "1", "--device", "cpu", "-o", str(output)]) == 0
     assert "mlpnet:" in capsys.readouterr().out
@@ -98,12 +101,10 @@ def test_training_writes_weights_and_record(
     assert json.loads((tmp_path / "net.json").read_text())["settings"]["epochs"] == 1
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_a_training_that_was_stopped_goes_on_only_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    images, labels = torch.zeros(8, 1, 28, 28, dtype=torch.uint8), torch.zeros(8, dtype=torch.long)
-    tiny = ImageData("mnist", images, labels, images, labels, (0.1,), (0.3,))
-    monkeypatch.setattr(data_module, "load", lambda name, root: tiny)
     command = ["train", "mlpnet", "--epochs", "2", "--device", "cpu", "-o"]
     with monkeypatch.context() as stopped:
         stopped.setattr(train_module, "accuracy", lambda *_: 1 / 0)

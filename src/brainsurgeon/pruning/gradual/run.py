@@ -26,7 +26,7 @@ from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.judging import ENOUGH, affordable
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import budget_in
-from brainsurgeon.samples.batches import Batch, regroup, tensors_of
+from brainsurgeon.samples.batches import Batch, is_tokens, regroup
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
 
@@ -61,7 +61,7 @@ class GradualRun:
         check_loss(surgery.batch_loss, self.held_out[0])
         self.few = self.samples.held < ENOUGH
         self.dense = surgery.batch_loss.model
-        self.tokens = not tensors_of(self.held_out[0])[0].is_floating_point()
+        self.tokens = is_tokens(self.held_out[0])
         norms = any(isinstance(module, NORMALISATION) for module in self.dense.modules())
         lesson = method.lesson(self.few, norms and not self.tokens)
         self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])

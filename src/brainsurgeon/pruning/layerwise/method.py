@@ -31,7 +31,16 @@ from brainsurgeon.pruning.layerwise.run import LayerRun
 from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, check_divides, pattern_shares
-from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, cut, first, map_tensors, regroup, tensors_of
+from brainsurgeon.samples.batches import (
+    Batch,
+    SampleStream,
+    batch_size,
+    cut,
+    first,
+    is_tokens,
+    map_tensors,
+    regroup,
+)
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
@@ -186,7 +195,7 @@ class Layerwise:
         read = list(stream.take(self.max_samples))
         if not read:
             raise BrainsurgeonError("the data is empty: there is no sample to calibrate on")
-        tokens = not tensors_of(read[0])[0].is_floating_point()
+        tokens = is_tokens(read[0])
         share = -(-sum(map(batch_size, read)) // world_size())  # every rank gets some
         return list(regroup(read, min(TOKENS if tokens else IMAGES, share)))
 
@@ -260,7 +269,7 @@ def _home(model: nn.Module, device: torch.device) -> torch.device:
 
 def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
     """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large."""
-    tokens = not tensors_of(batches[0])[0].is_floating_point()
+    tokens = is_tokens(batches[0])
     some = list(first(batches, max(count, world_size())))
     each = max(1, sum(map(batch_size, some)) // world_size())  # every rank gets some
     return own_share(list(regroup(some, 1 if tokens else min(IMAGES, each))))

@@ -34,7 +34,15 @@ from brainsurgeon.network.spread import taken_over
 from brainsurgeon.network.streaming import Stream, parts_agree
 from brainsurgeon.pruning.layerwise.method import CURVED, IMAGES, REPORTED, TOKENS, Layerwise
 from brainsurgeon.pruning.layerwise.run import TRIED, LayerRun
-from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, cut, map_tensors, regroup, tensors_of
+from brainsurgeon.samples.batches import (
+    Batch,
+    SampleStream,
+    batch_size,
+    cut,
+    is_tokens,
+    map_tensors,
+    regroup,
+)
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
@@ -99,7 +107,7 @@ def _batch(surgery: Surgery) -> Batch:
     """Return a batch as the run will have them, on the device."""
     generator = torch.Generator().manual_seed(surgery.seed)
     read = list(SampleStream(surgery.data, generator, torch.device("cpu"), keep=0).take(IMAGES))
-    tokens = not tensors_of(read[0])[0].is_floating_point()
+    tokens = is_tokens(read[0])
     batch = next(regroup(read, IMAGES))
     some: Batch = cut(batch, slice(TOKENS // 4)) if tokens else batch  # sequences are long
     moved: Batch = map_tensors(lambda tensor: tensor.to(surgery.device), some)

@@ -1,0 +1,27 @@
+"""What a pass through a network keeps for the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+@contextmanager
+def saved(module: nn.Module) -> Iterator[dict[int, int]]:
+    """Give the bytes that a pass keeps for the way back, beside the module's weights, by the place of each storage."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters() if not parameter.is_meta}
+    seen: dict[int, int] = {}
+    alive: list[Tensor] = []  # while one lives no other has its place
+
+    def note(tensor: Tensor) -> None:  # the graph itself keeps nothing: one that holds its own outputs never goes
+        alive.append(tensor.detach())
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            # What is kept of a batch may be a part of all the data.
+            seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
+        yield seen
