@@ -117,7 +117,7 @@ FAULTS = [
         "engine/curvature/compensation.py",
         "        full[kept] += self._apply(None, -residual)\n",
         "",
-        "tests/engine/curvature/test_fisher.py",
+        "tests/engine/curvature/test_compensation.py",
     ),
     Fault(
         "stiffness left out of γ",

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from layer_cases import layer_case
+from layer_cases import dense_fit, layer_case, row_error
 from torch import Tensor
 
 from brainsurgeon.engine.layer.admm import RELAXATION, SETTLED, Penalties, admm_mask
 from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.engine.layer.standard import Standard, standard_form
+from brainsurgeon.errors import BrainsurgeonError
 
 
 def twin(problem: Standard, pattern: Pattern, count: int, schedule: Penalties) -> tuple[Tensor, Tensor]:
@@ -43,3 +44,17 @@ def test_masks_and_distances_are_those_of_plain_solves(name: str, sloped: bool) 
     expected, far = twin(problem, pattern, 48, schedule)
     assert torch.equal(pruned, expected)
     torch.testing.assert_close(distance, far, rtol=1e-7, atol=1e-9)
+
+
+def test_admm_beats_its_start_and_settles() -> None:
+    weights, moments = layer_case(24, 48)
+    problem = standard_form(weights, moments)
+    pattern = Pattern()
+    start = pattern.prune_lowest(problem.weights.square(), 576)
+    found, _ = admm_mask(problem, pattern, 576)
+    longer, _ = admm_mask(problem, pattern, 576, Penalties(96))
+    errors = [float(row_error(dense_fit(weights, moments, m), weights, moments).sum()) for m in (start, found, longer)]
+    assert errors[1] < 0.85 * errors[0]
+    assert errors[2] < 1.01 * errors[1]
+    with pytest.raises(BrainsurgeonError, match="at least one step"):
+        Penalties(0)

@@ -4,12 +4,10 @@ import pytest
 import torch
 from layer_cases import best_mask_error, dense_fit, layer_case, row_error
 
-from brainsurgeon.engine.layer.admm import Penalties, admm_mask
 from brainsurgeon.engine.layer.baselines import sparsegpt, wanda_scores
 from brainsurgeon.engine.layer.least_squares import least_squares, objective
 from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.engine.layer.solve import Effort, LayerProblem, solve_layer
-from brainsurgeon.engine.layer.standard import standard_form
 from brainsurgeon.errors import BrainsurgeonError
 
 
@@ -123,20 +121,6 @@ def test_half_precision_weights_stay_so() -> None:
     solution = solve_layer(LayerProblem(weights, moments.float(), 64))
     assert solution.weights.dtype == torch.bfloat16
     assert int((solution.weights == 0).sum()) >= 64
-
-
-def test_admm_beats_its_start_and_settles() -> None:
-    weights, moments = layer_case(24, 48)
-    problem = standard_form(weights, moments)
-    pattern = Pattern()
-    start = pattern.prune_lowest(problem.weights.square(), 576)
-    found, _ = admm_mask(problem, pattern, 576)
-    longer, _ = admm_mask(problem, pattern, 576, Penalties(96))
-    errors = [float(row_error(dense_fit(weights, moments, m), weights, moments).sum()) for m in (start, found, longer)]
-    assert errors[1] < 0.85 * errors[0]
-    assert errors[2] < 1.01 * errors[1]
-    with pytest.raises(BrainsurgeonError, match="at least one step"):
-        Penalties(0)
 
 
 def test_bad_input_is_refused() -> None:
