@@ -138,6 +138,7 @@ def test_the_dense_network_teaches_while_its_loss_is_well_below_the_students() -
     assert float(Trust().weigh(torch.tensor(1.0), torch.tensor(0.9))) == 0  # hardly better
     for _ in range(300):
         followed = trust.weigh(torch.tensor(0.2), torch.tensor(0.5))
+        trust.count()
     assert float(followed) == 0
     assert not trust.listens
 
@@ -146,9 +147,11 @@ def test_a_dense_network_that_was_left_alone_is_heard_again_when_the_student_fal
     trust = Trust()
     for _ in range(ASKED):
         trust.weigh(torch.tensor(0.2), torch.tensor(0.5))
+        trust.count()
     assert not trust.listens
     for _ in range(5 * ASKED):
         trust.weigh(torch.tensor(3.0), None)  # what the dense network lost is remembered
+        trust.count()
     assert trust.listens
 
 
@@ -157,10 +160,25 @@ def test_trust_goes_on_from_its_state() -> None:
     losses = torch.rand(2 * ASKED, 2, generator=torch.Generator().manual_seed(0))
     for student, dense in losses[: ASKED + 7]:
         one.weigh(student, dense)
+        one.count()
     other.restore(one.state(), losses)
     for student, dense in losses[ASKED + 7 :]:
         assert torch.equal(one.weigh(student, dense), other.weigh(student, dense))
+        one.count()
+        other.count()
     assert torch.equal(one.state(), other.state())
+
+
+def test_running_means_stay_where_they_are_in_memory() -> None:
+    """A recorded step writes to the same place every time."""
+    trust = Trust()
+    trust.weigh(torch.tensor(1.0), torch.tensor(0.5))
+    assert trust.losses is not None
+    place = trust.losses.data_ptr()
+    for dense in (torch.tensor(0.25), None):
+        trust.weigh(torch.tensor(2.0), dense)
+        assert trust.losses.data_ptr() == place
+    assert trust.losses.tolist() == pytest.approx([1 + 0.02 + 0.98 * 0.02, 0.495])
 
 
 def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from cases import seeded
+from cases import needs_gpu, seeded
 from torch import Tensor, nn
 
-from brainsurgeon.network.layout import choose_layout
+from brainsurgeon.network.layout import choose_layout, in_fast_layout
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.sample_loss import SampleLoss
 from brainsurgeon.network.weights import find_weights
@@ -70,3 +70,33 @@ def test_the_sample_loss_and_its_gradient_are_the_same() -> None:
     slopes = torch.autograd.grad(loss, [model.get_parameter(name) for name in weights.names])
     assert sample.at(values).loss() == pytest.approx(loss.item(), rel=1e-9)
     assert torch.allclose(sample.gradient(values, range(sample.num_batches)), torch.cat([s.flatten() for s in slopes]))
+
+
+def test_a_cpu_leaves_a_model_as_it_is() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3))
+    assert in_fast_layout(model, lambda m: m(torch.zeros(1, 3, 8, 8))) is model
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("model", "turned"),
+    [
+        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)), True),
+        (nn.Sequential(nn.Conv2d(3, 3, 3, groups=3)), False),
+        (nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), False),
+        (Viewing(), False),
+    ],
+)
+def test_a_gpu_turns_what_can_be_turned_and_keeps_the_outputs(model: nn.Module, turned: bool) -> None:
+    model = model.cuda()
+    batch = torch.randn(2, 3, 8, 8, device="cuda")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = in_fast_layout(model, lambda m: m(batch))
+    assert (found is not model) == turned
+    if turned:
+        weight = found.get_parameter("0.weight")
+        assert weight.is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(found(batch), model(batch), atol=1e-2)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(p.is_contiguous() for p in model.parameters())

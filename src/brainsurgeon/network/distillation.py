@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
@@ -28,8 +29,9 @@ class Lesson:
 
     `share` is that of the distance, the rest is the loss. For classes the distance is T² times the Kullback–Leibler
     divergence at the temperature T, else the squared difference relative to the outputs' variance. `features` weighs
-    the mean over the watched layers of ‖a − ā‖²/Var(ā). With `while_better` the dense network teaches only as long as
-    its own loss on the samples of the last steps is well below the student's; then the loss alone is left.
+    the mean over the watched layers of ‖a − ā‖²/Var(ā), with the variances found once. With `while_better` the dense
+    network teaches only as long as its own loss on the samples of the last steps is well below the student's; then the
+    loss alone is left.
     """
 
     share: float = 0.0
@@ -49,15 +51,27 @@ class Trust:
         self.steps, self.listens = 0, True
 
     def weigh(self, student: Tensor, dense: Tensor | None) -> Tensor:
-        """Take in the losses of a step; return 1 where the dense network is to be followed, else 0."""
-        before = torch.stack([student.detach()] * 2) if self.losses is None else self.losses
-        found = torch.stack([student.detach(), before[1] if dense is None else dense])
-        self.losses = found if self.losses is None else before.lerp(found, 1 - REMEMBERED)
-        ahead = self.losses[1] < AHEAD * self.losses[0]
+        """Take in the losses of a step; return 1 where the dense network is to be followed, else 0.
+
+        The running means stay where they are in memory, and nothing is asked of the device: a step can be recorded.
+        """
+        student = student.detach()
+        if self.losses is None:
+            self.losses = torch.stack([student, student if dense is None else dense])
+        else:
+            found = torch.stack([student, self.losses[1] if dense is None else dense])
+            self.losses.lerp_(found, 1 - REMEMBERED)
+        return self._ahead().to(student.dtype)
+
+    def count(self) -> None:
+        """Count a step; every `ASKED` of them the device is asked who does better."""
         self.steps += 1
-        if self.steps % ASKED == 0:
-            self.listens = bool(ahead)
-        return ahead.to(found.dtype)
+        if self.losses is not None and self.steps % ASKED == 0:
+            self.listens = bool(self._ahead())
+
+    def _ahead(self) -> Tensor:
+        assert self.losses is not None
+        return self.losses[1] < AHEAD * self.losses[0]
 
     def state(self) -> Tensor:
         """Return all that it is, as numbers."""
@@ -80,7 +94,7 @@ class Teacher:
         self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch, kept: Mapping[str, Tensor] | None = None
     ):
         self.dense, self.lesson, self.trust = dense, lesson, Trust()
-        self._kept = dict(kept or {})
+        self._kept, self._probe = dict(kept or {}), probe
         self.parts = output_loss(loss, dense, probe)
         if self.parts is None and (lesson.share or lesson.features):
             self.lesson = Lesson()
@@ -103,11 +117,14 @@ class Teacher:
                     hooks.append(module.register_forward_hook(_note(into, kept.get(name))))
 
         def value(batch: Batch, student: Callable[[], Any]) -> Tensor:
-            ours.clear()
-            theirs.clear()
-            return self._value(batch, student(), ours, theirs)
+            try:
+                return self._value(batch, student(), ours, theirs, scales)
+            finally:
+                ours.clear()
+                theirs.clear()
 
         try:
+            scales = self._scales(theirs)
             yield value
         finally:
             for hook in hooks:
@@ -118,7 +135,19 @@ class Teacher:
         assert self.parts is not None  # asked for only where `can_teach`
         return self.parts.outputs(model, batch)
 
-    def _value(self, batch: Batch, found: Any, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+    @torch.no_grad()
+    def _scales(self, theirs: list[Tensor]) -> Tensor | None:
+        """Return 1/Var(ā) of each watched layer of the dense network, on the samples it was given to look at."""
+        if not self.lesson.features:
+            return None
+        self.outputs(self.dense, self._probe)
+        found = [1 / (features.float().var() + 1e-8) for features in theirs]
+        theirs.clear()
+        return torch.stack(found) if found else None
+
+    def _value(
+        self, batch: Batch, found: Any, ours: list[Tensor], theirs: list[Tensor], scales: Tensor | None
+    ) -> Tensor:
         parts, lesson = self.parts, self.lesson
         assert parts is not None
         loss = parts.loss(found, batch) if lesson.share < 1 else None
@@ -130,7 +159,7 @@ class Teacher:
             return loss
         with torch.no_grad():
             wanted = parts.outputs(self.dense, batch)
-        lessons = self._lessons(found, wanted, ours, theirs)
+        lessons = self._lessons(found, wanted, ours, theirs, scales)
         if loss is None:
             return lessons
         if not lesson.while_better:
@@ -138,14 +167,16 @@ class Teacher:
         followed = self.trust.weigh(loss, parts.loss(wanted, batch))
         return (1 - lesson.share * followed) * loss + followed * lessons
 
-    def _lessons(self, found: Any, wanted: Any, ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+    def _lessons(
+        self, found: Any, wanted: Any, ours: list[Tensor], theirs: list[Tensor], scales: Tensor | None
+    ) -> Tensor:
         """Return what is learnt from the dense network: its outputs and its features."""
         parts, lesson = self.parts, self.lesson
         assert parts is not None
         terms = [lesson.share * parts.distance(found, wanted, lesson.temperature)] if lesson.share else []
-        if lesson.features and ours:
-            pairs = zip(ours, theirs, strict=True)
-            terms.append(lesson.features * torch.stack([_feature_distance(a, b) for a, b in pairs]).mean())
+        if scales is not None and ours:
+            distances = torch.stack([mse_loss(a, b) for a, b in zip(ours, theirs, strict=True)])
+            terms.append(lesson.features * (distances * scales).mean())
         return torch.stack(terms).sum()
 
 
@@ -161,10 +192,6 @@ def _note(into: list[Tensor], kept: Tensor | None) -> Callable[[nn.Module, tuple
         into.append(output if kept is None else output.index_select(axis, kept.to(output.device)))
 
     return note
-
-
-def _feature_distance(found: Tensor, wanted: Tensor) -> Tensor:
-    return (found - wanted).square().mean() / (wanted.var() + 1e-8)
 
 
 @torch.no_grad()

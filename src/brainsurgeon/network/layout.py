@@ -1,11 +1,12 @@
-"""Images as convolutions on a CPU like them: with their channels last in memory."""
+"""Images as convolutions like them: with their channels last in memory."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.samples.batches import Batch, cut, map_tensors, tensors_of
@@ -14,7 +15,7 @@ from brainsurgeon.samples.batches import Batch, cut, map_tensors, tensors_of
 def choose_layout(batch_loss: BatchLoss, probe: Batch) -> Callable[[Batch], Batch]:
     """Return what puts a batch's images with their channels last, which saves convolutions a quarter of their time.
 
-    Batches stay as they are without images or on a GPU, where little is to be gained, and with a model that asks for
+    Batches stay as they are without images or on a GPU, where a model is turned instead, and with a model that asks for
     the order in memory (by `view`).
     """
     if not any(map(_is_image, tensors_of(probe))):
@@ -26,6 +27,25 @@ def choose_layout(batch_loss: BatchLoss, probe: Batch) -> Callable[[Batch], Batc
     except RuntimeError:
         return _unchanged
     return _channels_last if same else _unchanged
+
+
+def in_fast_layout(model: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
+    """Return a copy of a model on a GPU with the channels last, or the model itself where that is no gain or fails.
+
+    `run` passes a batch through the model: one that views its features as they lie in memory cannot have it otherwise.
+    Depthwise convolutions are faster with the channels first.
+    """
+    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+    if not convolutions or not convolutions[0].weight.is_cuda or any(module.groups > 1 for module in convolutions):
+        return model
+    turned = copy.deepcopy(model)
+    turned.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    try:
+        with torch.no_grad():
+            run(turned)
+    except RuntimeError:
+        return model
+    return turned
 
 
 def _unchanged(batch: Batch) -> Batch:

@@ -20,6 +20,7 @@ from brainsurgeon.samples.batches import (
     map_tensors,
     moved,
     regroup,
+    tensors_of,
 )
 
 HELD_OUT_SHARE = 0.2
@@ -27,6 +28,8 @@ FEWEST = 5
 MOST_HELD_OUT = 2000
 HELD_BATCH, HELD_TEXTS = 64, 8
 """Held-out samples that are judged at once; of a text every token has outputs as many as the vocabulary."""
+BROUGHT = 2 << 30
+"""Bytes of training samples that are moved to a GPU once and for all."""
 EPOCH = 10_000
 """Sets the draws of later epochs apart from those of stages."""
 MOST_READ = 20_000
@@ -51,6 +54,7 @@ class TrainingSamples:
             held = min(MOST_HELD_OUT, int(HELD_OUT_SHARE * len(order)))
             self._units: list[Batch] | None = None
             self._data, self._order, self._held = data, order[held:], [data_part(data, order[:held])]
+            self._bring(device)
             self.size = len(self._order)
         else:
             self._held, self._units = _hold_out(_read(as_batches(data, generator), limit or MOST_READ))
@@ -60,6 +64,18 @@ class TrainingSamples:
                 f"too little data for a run in stages: at least {FEWEST} samples are needed, because a fifth is held "
                 "out to judge steps on"
             )
+
+    def _bring(self, device: torch.device) -> None:
+        """Move the training samples to a GPU where they are few: each is drawn many times."""
+        lies = tensors_of(self._data)[0].device.type
+        self._brought = device.type == "cuda" and lies == "cpu" and self._bytes() <= BROUGHT
+        if self._brought:
+            self._data = self._move(data_part(self._data, self._order))
+            self._order = torch.arange(len(self._order))
+
+    def _bytes(self) -> int:
+        one = [tensor[:1] for tensor in tensors_of(self._data)]
+        return len(self._order) * sum(tensor.numel() * tensor.element_size() for tensor in one)
 
     @property
     def held(self) -> int:
@@ -73,7 +89,9 @@ class TrainingSamples:
 
     def training(self) -> Batch | list[Batch]:
         """Return the samples that are not held out, as data that can be read again."""
-        return data_part(self._data, self._order) if self._units is None else self._units
+        if self._units is not None:
+            return self._units
+        return self._data if self._brought else data_part(self._data, self._order)
 
     def everything(self) -> Iterator[Batch]:
         """Yield all samples, held out or not, where they lie."""

@@ -16,6 +16,8 @@ from brainsurgeon.engine.budget import Budget
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.network.distillation import Teacher
+from brainsurgeon.pruning.gradual.recorded import recorded
+from brainsurgeon.pruning.gradual.step import Step, load_optimizer, optimizer_state, set_rate
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch, batch_size
 
@@ -89,6 +91,8 @@ class Training:
     notify: Callback
     deadline: float = math.inf
     checkpoint: Callable[[dict[str, Tensor], int], None] | None = None
+    records: bool = True
+    """Whether a GPU may record a step's kernels and play them again."""
     gone: tuple[int, ...] = ()
     """How many weights of each group of the budget are pruned already."""
     samples: int = 0
@@ -103,7 +107,7 @@ class Training:
         self._begun, self._gone_by = time.monotonic(), start / self.steps
         if tensors is not None:
             self.student.restore(tensors)
-            _load_optimizer(optimizer, tensors)
+            load_optimizer(optimizer, tensors)
             self._gone_by = max(self._gone_by, float(tensors["share"]))
         cut_at, told = self.plan.due(self._gone_by) + 1, 0.0
         step = start
@@ -111,11 +115,14 @@ class Training:
             if tensors is not None:
                 self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
             outputs = Outputs(self.student.model, self.teacher)
+            take = recorded(Step(self.student, self.teacher.trust, optimizer, value, outputs), self.records)
             for batch in self.batches(start):
                 share = self._share(step)
                 if step >= self.steps or share >= 1:
                     break
-                loss = self._step(optimizer, value, outputs, batch, share)
+                set_rate(optimizer, self.rate * self.plan.rate(share))
+                loss = take(batch)
+                self.samples += batch_size(batch)
                 step += 1
                 share = self._share(step)
                 if step % 50 == 1 and not math.isfinite(float(loss)):
@@ -135,7 +142,7 @@ class Training:
 
     def _state(self, optimizer: torch.optim.Optimizer, share: float) -> dict[str, Tensor]:
         reached = {"share": torch.tensor(share, dtype=torch.float64), "trust": self.teacher.trust.state()}
-        return self.student.state() | _optimizer_state(optimizer) | reached
+        return self.student.state() | optimizer_state(optimizer) | reached
 
     def _share(self, step: int) -> float:
         """Return how far training has come: by its steps, or by its time where that is shorter."""
@@ -144,25 +151,6 @@ class Training:
             return by_steps
         by_time = (time.monotonic() - self._begun) / max(self.deadline - self._begun, 1e-9)
         return max(by_steps, self._gone_by + (1 - self._gone_by) * by_time)
-
-    def _step(
-        self,
-        optimizer: torch.optim.Optimizer,
-        value: Callable[[Batch, Callable[[], Tensor]], Tensor],
-        outputs: nn.Module,
-        batch: Batch,
-        share: float,
-    ) -> Tensor:
-        for group in optimizer.param_groups:
-            group["lr"] = self.rate * self.plan.rate(share)
-        optimizer.zero_grad(set_to_none=True)
-        with torch.enable_grad():
-            loss = value(batch, lambda: self.student.forward(batch, outputs))
-        loss.backward()
-        self.samples += batch_size(batch)
-        self.student.note_gradients()
-        optimizer.step()
-        return loss.detach()
 
     def _check_finite(self, step: int) -> None:
         finite = torch.stack([torch.isfinite(value).all() for value in self.student.values.values()])
@@ -196,7 +184,9 @@ class Training:
         groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": self.plan.weight_decay}]
         if others:
             groups.append({"params": others, "weight_decay": 0.0})
-        return torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.99), fused=True)
+        on_gpu = decayed[0].is_cuda  # there the rate must be a tensor, for steps that are recorded
+        rate = torch.tensor(self.rate, device=decayed[0].device) if on_gpu else self.rate
+        return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True, capturable=on_gpu)
 
 
 @contextmanager
@@ -208,23 +198,3 @@ def _fast_products() -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-
-
-def _optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return an optimizer's tensors by the number of the parameter and their name."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    return {
-        f"optimizer/{number}/{name}": tensor
-        for number, parameter in enumerate(parameters)
-        for name, tensor in optimizer.state.get(parameter, {}).items()
-    }
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for key, tensor in tensors.items():
-        kind, _, rest = key.partition("/")
-        if kind == "optimizer":
-            number, _, name = rest.partition("/")
-            parameter = parameters[int(number)]
-            optimizer.state[parameter][name] = tensor.clone().to(tensor.device if name == "step" else parameter.device)

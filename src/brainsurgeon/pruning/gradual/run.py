@@ -17,6 +17,7 @@ from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.distillation import Teacher, held_out_distance
+from brainsurgeon.network.layout import in_fast_layout
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
@@ -70,6 +71,7 @@ class GradualRun:
                 "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or "
                 'take loss="match", which compares them with the dense model\'s'
             )
+        self.teacher.dense = in_fast_layout(self.dense, lambda model: self.teacher.outputs(model, self.held_out[0]))
         self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
         self.final = budget_in(method.pattern, surgery, task.shares)
         self.notes: list[str] = []
@@ -93,7 +95,7 @@ class GradualRun:
         with clock.measure("training"):
             student = self._train(steps, rate, self.task.clock.deadline, stored)
         masks = student.pruned()
-        values = {name: value.detach() for name, value in student.effective().items()}
+        values = {name: value.detach().contiguous() for name, value in student.effective().items()}
         self._write_buffers(student)
         return Outcome(
             masks,
@@ -116,7 +118,7 @@ class GradualRun:
 
     def _network(self) -> nn.Module:
         """Return a copy of the network that training begins with: the dense one, or what the leg before gave."""
-        model = copy.deepcopy(self.dense)
+        model = copy.deepcopy(self.teacher.dense)
         if self.task.start is not None:
             model.load_state_dict(self.task.start.model.state_dict())
         return model
@@ -208,6 +210,7 @@ class GradualRun:
 
         notify = self._beat if stored is None else self.task.notify
         training = Training(student, self.teacher, batches, plan, self.final, steps, rate, notify, deadline)
+        training.records = not self.tokens  # texts have many lengths, and steps long enough to hide their launches
         if student.gone:
             gone = torch.cat([student.gone[name].reshape(-1) for name in self.surgery.weights.names])
             training.gone = tuple(int(gone[group].sum()) for group in self.final.groups)
@@ -245,7 +248,7 @@ class GradualRun:
 
     def _save(self, tensors: dict[str, Tensor]) -> None:
         if self.task.store:
-            self.task.store.save_part(0, tensors)
+            self.task.store.save_part(0, {name: tensor.contiguous() for name, tensor in tensors.items()})
         self.saved = time.monotonic()
 
     def _batches(self, steps: int, start: int) -> Iterator[Batch]:

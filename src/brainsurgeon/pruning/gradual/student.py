@@ -55,8 +55,9 @@ class Student:
 
     def effective(self) -> dict[str, Tensor]:
         """Return the weights that the forward pass sees."""
-        masked = {n: v * self.masks[n] if n in self.masks else v for n, v in self.values.items()}
-        return {name: value.to(self.dtypes[name]) for name, value in masked.items()}
+        masked = torch._foreach_mul([self.values[name] for name in self.masks], list(self.masks.values()))
+        found = self.values | dict(zip(self.masks, masked, strict=True))
+        return {name: value.to(self.dtypes[name]) for name, value in found.items()}
 
     def forward(self, batch: Batch, outputs: nn.Module) -> Tensor:
         """Return the outputs for a batch; `outputs` is a module that holds the model."""
@@ -70,13 +71,14 @@ class Student:
         for name, value in self.values.items():
             parameter = self.model.get_parameter(name)
             if parameter.grad is not None:
-                gradient = parameter.grad.to(value.dtype)
-                value.grad = gradient * self.masks[name] if name in self.masks else gradient
+                value.grad = parameter.grad.to(value.dtype)
                 parameter.grad = None
-        for name, squares in self.squares.items():
-            found = self.values[name].grad
-            if found is not None:
-                squares.lerp_(found.square(), 1 - SQUARES)
+        found = {name: self.values[name].grad for name in self.masks}
+        gradients = {name: gradient for name, gradient in found.items() if gradient is not None}
+        if gradients:  # one kernel for all of them
+            torch._foreach_mul_(list(gradients.values()), [self.masks[name] for name in gradients])
+            squares = torch._foreach_mul(list(gradients.values()), list(gradients.values()))
+            torch._foreach_lerp_([self.squares[name] for name in gradients], squares, 1 - SQUARES)
 
     @torch.no_grad()
     def cut(self, budget: Budget, power: float, returning: bool) -> None:
@@ -105,13 +107,13 @@ class Student:
 
     def pruned(self) -> dict[str, Tensor]:
         """Return the masks, True where a weight is removed."""
-        return {name: mask == 0 for name, mask in self.masks.items()}
+        return {name: (mask == 0).contiguous() for name, mask in self.masks.items()}
 
     @torch.no_grad()
     def write(self, model: nn.Module) -> None:
         """Write the effective weights into a model."""
-        for name, value in self.effective().items():
-            model.get_parameter(name).copy_(value)
+        found = self.effective()
+        torch._foreach_copy_([model.get_parameter(name) for name in found], list(found.values()))
 
     def state(self) -> dict[str, Tensor]:
         """Return all that the student is, as tensors by name."""

@@ -1,0 +1,77 @@
+"""One training step: the forward pass, the gradients, the optimizer; and the optimizer's state as tensors by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brainsurgeon.network.distillation import Trust
+from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.samples.batches import Batch
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step on a batch; all that it changes stays where it is in memory, so that its kernels can be recorded."""
+
+    student: Student
+    trust: Trust
+    optimizer: torch.optim.Optimizer
+    value: Callable[[Batch, Callable[[], Any]], Tensor]
+    outputs: nn.Module
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Take the step; return the loss before it."""
+        loss = self.kernels(batch)
+        self.trust.count()
+        return loss
+
+    def kernels(self, batch: Batch) -> Tensor:
+        """Do all of it that runs on the device."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            loss = self.value(batch, lambda: self.student.forward(batch, self.outputs))
+        loss.backward()
+        self.student.note_gradients()
+        self.optimizer.step()
+        return loss.detach()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all tensors that a step changes, as they are: a copy is the caller's to make."""
+        losses = {} if self.trust.losses is None else {"trust": self.trust.losses}
+        return self.student.state() | optimizer_state(self.optimizer) | losses
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give every group of an optimizer its learning rate, in place where it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return an optimizer's tensors by the number of the parameter and their name."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    return {
+        f"optimizer/{number}/{name}": tensor
+        for number, parameter in enumerate(parameters)
+        for name, tensor in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimizer that has not stepped yet the tensors that `optimizer_state` told."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for key, tensor in tensors.items():
+        kind, _, rest = key.partition("/")
+        if kind == "optimizer":
+            number, _, name = rest.partition("/")
+            parameter = parameters[int(number)]
+            like = parameter if tensor.dim() else tensor.to(parameter.device)  # moments lie as their parameter does
+            optimizer.state[parameter][name] = torch.empty_like(like, requires_grad=False).copy_(tensor)
