@@ -13,8 +13,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import brainsurgeon
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.checks import coupling
-from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.samples.batches import concatenate, regroup
 
 SMALL = {"num_gradients": 60, "loss_samples": 60, "num_draws": 4}
@@ -96,28 +94,6 @@ def test_batch_statistics_are_noticed() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.ReLU(), nn.Linear(8, 3))
     with pytest.raises(BrainsurgeonError, match=r"couples the samples of a batch.*gradient_batch"):
         brainsurgeon.prune(model, samples(), 0.5, "wf", **{k: SMALL[k] for k in ("num_gradients", "loss_samples")})
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        "cross_entropy",
-        nn.CrossEntropyLoss(weight=torch.tensor([0.1, 1.0, 5.0])),
-        nn.CrossEntropyLoss(label_smoothing=0.1),
-        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]) + 0.1 * model[0].weight.square().sum(),
-    ],
-)
-def test_means_of_any_weights_do_not_count_as_coupled(loss: Any) -> None:
-    batch_loss = BatchLoss(network(), loss)
-    if callable(loss) and not isinstance(loss, nn.Module):
-        model = network()
-        batch_loss = BatchLoss(model, lambda model, batch: loss(model, batch))
-    assert coupling(batch_loss, samples(16)) == ""
-
-
-def test_a_sum_is_told_from_a_mean() -> None:
-    found = coupling(BatchLoss(network(), nn.CrossEntropyLoss(reduction="sum")), samples(16))
-    assert "sum over samples" in found
 
 
 def test_dicts_are_joined_by_key_in_any_order() -> None:

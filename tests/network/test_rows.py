@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.network.modes import unread_masks
 from brainsurgeon.network.rows import PREFIX, choose_rows
 from brainsurgeon.samples.batches import cut
 
@@ -55,12 +54,3 @@ def test_padded_sentences_are_batched_and_have_autograds_gradients(kind: str) ->
         expected = loss_gradients(loss, names, cut(groups, k))
         for name in names:
             assert torch.allclose(found[PREFIX + name][k], expected[name], rtol=1e-9, atol=1e-12), name
-
-
-def test_masks_are_looked_at_again_afterwards() -> None:
-    from transformers import masking_utils
-
-    own = masking_utils.is_tracing
-    with unread_masks():
-        assert masking_utils.is_tracing is not own
-    assert masking_utils.is_tracing is own

@@ -1,0 +1,74 @@
+"""Modes are changed for a while, and given back however the while ends."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from brainsurgeon.network.modes import (
+    dense_gradients,
+    for_examination,
+    modes_kept,
+    own_mode,
+    plain_attention,
+    train_statistics,
+    unread_masks,
+    without_cache,
+)
+
+
+def test_masks_are_looked_at_again_afterwards() -> None:
+    pytest.importorskip("transformers")
+    from transformers import masking_utils
+
+    own = masking_utils.is_tracing
+    with unread_masks():
+        assert masking_utils.is_tracing is not own
+    assert masking_utils.is_tracing is own
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_taken_whatever_mode_the_caller_is_in(mode: type) -> None:
+    with mode():
+        with own_mode():
+            weight = torch.ones(3, requires_grad=True)
+            assert torch.equal(torch.autograd.grad(weight.square().sum(), weight)[0], 2 * torch.ones(3))
+        assert not torch.is_grad_enabled()
+
+
+def test_what_was_changed_comes_back_after_an_error() -> None:
+    """Sparse embeddings, fused attention, the cache of a language model, and the mode of every module."""
+    model = nn.Sequential(nn.Embedding(4, 3, sparse=True), nn.Embedding(4, 3), nn.Dropout())
+    model[1].eval()
+    model.config, model[2].config = SimpleNamespace(use_cache=True), SimpleNamespace(use_cache=False)
+    fused = torch.backends.mha.get_fastpath_enabled()
+
+    def fail() -> None:
+        with dense_gradients(model), plain_attention(), without_cache(model), modes_kept(model):
+            assert not model[0].sparse
+            assert not torch.backends.mha.get_fastpath_enabled()
+            assert not model.config.use_cache
+            model.eval()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert [model[0].sparse, model[1].sparse] == [True, False]
+    assert torch.backends.mha.get_fastpath_enabled() == fused
+    assert [model.config.use_cache, model[2].config.use_cache] == [True, False]
+    assert [module.training for module in model] == [True, False, True]
+
+
+def test_only_the_statistics_of_batch_normalisation_follow_the_batches() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(), nn.LayerNorm(3)).train()
+    train_statistics(model)
+    assert [module.training for module in model] == [False, True, False, False]
+
+
+def test_an_examined_copy_is_frozen_in_evaluation_mode_with_dense_gradients() -> None:
+    model = for_examination(nn.Sequential(nn.EmbeddingBag(4, 3, sparse=True), nn.Dropout()), torch.device("meta"))
+    assert not any(module.training for module in model.modules())
+    assert not model[0].sparse
+    assert not model[0].weight.requires_grad
+    assert model[0].weight.is_meta
