@@ -7,22 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from bits_of import DTYPES, same_bits
 from cases import CASES, TABLE, Case, Tied, seeded
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import brainsurgeon
 from brainsurgeon import BrainsurgeonError, load, load_masks, save, save_masks
 from brainsurgeon.files import FileError, read
-from brainsurgeon.files.compressed import compress, expand
 from brainsurgeon.files.sealed import read_sealed, write_sealed
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.network.zeros import set_zeros
 from brainsurgeon.paper.models import build
 
-DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 both_forms = pytest.mark.parametrize("compressed", [False, True], ids=["dense", "compressed"])
 
 
@@ -32,11 +29,6 @@ def make(case: Case, share: float = 0.7) -> tuple[nn.Module, dict[str, Tensor]]:
     masks = seeded(lambda: {layer.name: torch.rand(layer.shape) < share for layer in layers}, 3)
     set_zeros(model, masks)
     return model, masks
-
-
-def same_bits(one: Tensor, other: Tensor) -> bool:
-    bits = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (one, other)]
-    return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*bits)
 
 
 def tiny(
@@ -63,28 +55,6 @@ def test_every_kind_of_module_in_every_type_comes_back_bit_for_bit(
         assert same_bits(fresh.state_dict()[name], value), name
     assert saved.masks.keys() == masks.keys()
     assert all(torch.equal(saved.masks[name], mask) for name, mask in masks.items())
-
-
-@given(
-    st.sampled_from([*DTYPES, torch.float8_e4m3fn, torch.int8]),
-    st.lists(st.integers(0, 7), max_size=4).map(tuple),
-    st.floats(0, 1),
-    st.integers(0, 99),
-)
-def test_any_bits_survive(dtype: torch.dtype, shape: tuple[int, ...], share: float, seed: int) -> None:
-    """Infinities, NaNs with their payload, negative and kept zeros included: a kept value is never looked at."""
-    generator = torch.Generator().manual_seed(seed)
-    width = torch.empty(0, dtype=dtype).element_size()
-    raw = torch.randint(0, 256, (*shape, width), generator=generator, dtype=torch.uint8)
-    mask = torch.rand(shape, generator=generator) < share
-    raw[mask] = 0
-    if raw.dim() == 1 and dtype == torch.float8_e4m3fn:
-        return  # a single number of one byte has no view in PyTorch
-    tensor = raw.view(dtype).squeeze(-1)
-    state, masks = expand(*compress({"w": tensor, "b": tensor.clone()}, {"w": mask}))
-    assert same_bits(state["w"], tensor)
-    assert same_bits(state["b"], tensor)
-    assert torch.equal(masks["w"], mask)
 
 
 @pytest.mark.parametrize("sparsity", [0.5, 0.8, 0.9, 0.95, 0.98])

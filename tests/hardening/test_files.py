@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
-import zipfile
 from fractions import Fraction
 from pathlib import Path
 
@@ -128,17 +126,6 @@ def test_numbers_of_any_kind_are_saved_as_what_was_meant(tmp_path: Path, sparsit
 def test_plain_has_a_word_for_everything() -> None:
     given = {1: [np.int64(3), np.float32(0.5), float("nan"), Fraction(1, 4), True, None, torch.float32]}
     assert json.loads(json.dumps(plain(given))) == {"1": [3, 0.5, None, 0.25, True, None, "torch.float32"]}
-
-
-def test_a_small_archive_that_expands_is_refused_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.pt"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("bomb/data.pkl", b"\x80\x02" + b"N0" * 40_000_000 + b"N.")
-        archive.writestr("bomb/version", "3")
-    started = time.perf_counter()
-    with pytest.raises(CheckpointError, match="would expand"):
-        read_state_dict(path)
-    assert time.perf_counter() - started < 2
 
 
 def test_a_tensor_larger_than_its_storage_is_refused(tmp_path: Path) -> None:

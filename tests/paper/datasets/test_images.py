@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from brainsurgeon.paper.datasets import DataError, ImageData, cache_folder
 from brainsurgeon.paper.datasets.idx import decode_idx, encode_idx
-from brainsurgeon.samples.augment import random_crop, random_flip
 
 
 def tiny(mean: tuple[float, ...] = (0.5, 0.5, 0.5)) -> ImageData:
@@ -53,24 +52,3 @@ def test_idx_gives_back_what_was_written(shape: list[int], seed: int) -> None:
 def test_damaged_idx_files_are_refused(content: bytes) -> None:
     with pytest.raises(DataError, match="there"):
         decode_idx(content, "there")
-
-
-def test_a_random_crop_is_a_shift_with_zeros_and_follows_the_generator() -> None:
-    images = torch.rand(50, 2, 6, 6) + 1
-    cropped = random_crop(images, 2, torch.Generator().manual_seed(3))
-    assert torch.equal(cropped, random_crop(images, 2, torch.Generator().manual_seed(3)))
-    shifts = set()
-    for image, crop in zip(images, cropped, strict=True):
-        padded = torch.nn.functional.pad(image, (2, 2, 2, 2))
-        matches = [(i, j) for i in range(5) for j in range(5) if torch.equal(padded[:, i : i + 6, j : j + 6], crop)]
-        assert len(matches) == 1
-        shifts.update(matches)
-    assert len(shifts) > 10
-
-
-def test_a_random_flip_mirrors_about_half_of_the_images() -> None:
-    images = torch.rand(200, 1, 3, 5)
-    flipped = random_flip(images, torch.Generator().manual_seed(0))
-    changed = (flipped != images).flatten(1).any(1)
-    assert torch.equal(flipped[changed], images[changed].flip(-1))
-    assert 70 < changed.sum() < 130
