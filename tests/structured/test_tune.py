@@ -13,7 +13,6 @@ from torch import nn
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.distillation import Lesson, Teacher
 from brainsurgeon.structured.shrink import shrink
-from brainsurgeon.training.settings import FinetuneSettings
 
 QUICK: dict[str, Any] = {"progress": False, "seconds": 0}
 SHORT = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 10, "progress": False}
@@ -94,8 +93,3 @@ def test_a_loss_without_outputs_is_refused_with_the_way_out() -> None:
 
     with pytest.raises(BrainsurgeonError, match=r"masks=\{\}"):
         result.finetune(dense, data, own, **SHORT)
-
-
-def test_statistics_are_one_of_two() -> None:
-    with pytest.raises(BrainsurgeonError, match="statistics must be one of batch, kept"):
-        FinetuneSettings(statistics="none")

@@ -7,21 +7,16 @@ import math
 import pytest
 import torch
 from cases import CASES, TABLE, Case
-from torch import Tensor, nn
+from pruned import pruned
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import brainsurgeon
 from brainsurgeon import BrainsurgeonError, finetune
-from brainsurgeon.events import Event
 from brainsurgeon.network.zeros import set_zeros
 from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.datasets.embedded import load_demo
 from brainsurgeon.training.freeze import FrozenZeros
-from brainsurgeon.training.settings import FinetuneSettings
-
-
-def pruned(case: Case, sparsity: float = 0.6) -> brainsurgeon.PruningResult:
-    return brainsurgeon.prune(case.model(), case.data(), sparsity, "mp", case.loss, progress=False)
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
@@ -56,22 +51,6 @@ def test_the_same_seed_gives_the_same_weights() -> None:
         assert torch.equal(one, other)
 
 
-def test_it_stops_early_and_keeps_the_best_weights() -> None:
-    case = CASES["linear"]
-    inputs, targets = case.data()
-    seen: list[Event] = []
-    tuned = finetune(
-        pruned(case).model, (inputs, targets), held_out=(inputs, (targets + 1) % 3), epochs=50, patience=2,
-        learning_rate=0.5, callback=seen.append,
-    )  # fmt: skip  # what it learns is wrong for the held-out samples
-    assert len(tuned.epochs) < 50
-    assert tuned.held_out_after == min([tuned.held_out_before, *(epoch["held_out"] for epoch in tuned.epochs)])
-    assert [event.done for event in seen] == list(range(1, len(tuned.epochs) + 1))
-    held_out = nn.functional.cross_entropy(tuned.model(inputs), (targets + 1) % 3).item()
-    assert held_out == pytest.approx(tuned.held_out_after, rel=1e-4)  # the weights themselves are those of that epoch
-    assert tuned.best_epoch == len(tuned.epochs) - 2
-
-
 @pytest.mark.parametrize("wrap", [lambda d: d, lambda d: DataLoader(d, 5)], ids=["data set", "loader"])
 def test_data_sets_and_loaders(wrap) -> None:  # type: ignore[no-untyped-def]
     case = CASES["linear"]
@@ -87,40 +66,6 @@ def test_a_data_set_is_split_by_itself() -> None:
     assert math.isfinite(tuned.held_out_before)
 
 
-def test_without_held_out_samples_the_last_weights_are_kept() -> None:
-    case = CASES["linear"]
-    tuned = finetune(pruned(case).model, case.data(), epochs=3, held_out_share=0)
-    assert tuned.best_epoch == 3
-    assert math.isnan(tuned.held_out_before)
-    assert "nothing was held out (epoch 3 of 3 kept)" in tuned.summary()
-
-
-def test_augmentation_draws_from_the_generator_given() -> None:
-    case = CASES["linear"]
-
-    def noisy(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        return batch[0] + 0.1 * torch.randn(batch[0].shape, generator=generator), batch[1]
-
-    plain = finetune(pruned(case).model, case.data(), epochs=1)
-    first, second = (finetune(pruned(case).model, case.data(), epochs=1, augment=noisy) for _ in range(2))
-    assert first.epochs == second.epochs != plain.epochs
-
-
-def test_it_trains_in_training_mode_and_judges_in_evaluation_mode() -> None:
-    class Watched(nn.Linear):
-        def forward(self, inputs: Tensor) -> Tensor:
-            seen.append((self.training, torch.is_grad_enabled()))
-            return super().forward(inputs)
-
-    seen: list[tuple[bool, bool]] = []
-    inputs, targets = CASES["linear"].data()
-    masks = {"weight": torch.eye(3, 6, dtype=torch.bool)}
-    finetune(
-        Watched(6, 3), (inputs, targets), masks=masks, held_out=(inputs, targets), epochs=2, batch_size=len(inputs)
-    )
-    assert seen == [(False, False), (True, True), (False, False), (True, True), (False, False)]
-
-
 def test_frozen_parameters_and_the_mode_are_left_alone() -> None:
     case = CASES["batch_norm_dropout"]
     model = pruned(case).model.eval()
@@ -129,30 +74,6 @@ def test_frozen_parameters_and_the_mode_are_left_alone() -> None:
     assert tuned.model is model
     assert not model.training
     assert torch.equal(model.get_parameter("0.bias"), case.model().get_parameter("0.bias"))
-
-
-def test_the_rate_rises_and_falls_to_zero() -> None:
-    settings = FinetuneSettings(learning_rate=0.1, warmup=0.1)
-    rates = [settings.rate_at(k / 100) for k in range(101)]
-    assert rates[0] == 0
-    assert rates[100] == pytest.approx(0)
-    assert max(rates) == rates[10]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"epochs": 0},
-        {"learning_rate": 0},
-        {"optimizer": "magic"},
-        {"held_out_share": 1.0},
-        {"held_out_share": -0.1},
-        {"patience": 0},
-    ],
-)
-def test_bad_settings_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(BrainsurgeonError):
-        FinetuneSettings(**options)  # type: ignore[arg-type]
 
 
 def test_weights_that_were_not_zero_yet_are_zero_afterwards_whatever_epoch_is_kept() -> None:

@@ -1,0 +1,107 @@
+"""The epochs of a fine-tune: judged on held-out samples, the best kept."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from cases import CASES
+from pruned import pruned
+from torch import Tensor, nn
+
+from brainsurgeon import BrainsurgeonError, finetune
+from brainsurgeon.events import Event
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.training.loop import Tuning
+from brainsurgeon.training.settings import FinetuneSettings
+
+
+def test_it_stops_early_and_keeps_the_best_weights() -> None:
+    case = CASES["linear"]
+    inputs, targets = case.data()
+    seen: list[Event] = []
+    tuned = finetune(
+        pruned(case).model, (inputs, targets), held_out=(inputs, (targets + 1) % 3), epochs=50, patience=2,
+        learning_rate=0.5, callback=seen.append,
+    )  # fmt: skip  # what it learns is wrong for the held-out samples
+    assert len(tuned.epochs) < 50
+    assert tuned.held_out_after == min([tuned.held_out_before, *(epoch["held_out"] for epoch in tuned.epochs)])
+    assert [event.done for event in seen] == list(range(1, len(tuned.epochs) + 1))
+    held_out = nn.functional.cross_entropy(tuned.model(inputs), (targets + 1) % 3).item()
+    assert held_out == pytest.approx(tuned.held_out_after, rel=1e-4)  # the weights themselves are those of that epoch
+    assert tuned.best_epoch == len(tuned.epochs) - 2
+
+
+def test_without_held_out_samples_the_last_weights_are_kept() -> None:
+    case = CASES["linear"]
+    tuned = finetune(pruned(case).model, case.data(), epochs=3, held_out_share=0)
+    assert tuned.best_epoch == 3
+    assert math.isnan(tuned.held_out_before)
+    assert "nothing was held out (epoch 3 of 3 kept)" in tuned.summary()
+
+
+def test_augmentation_draws_from_the_generator_given() -> None:
+    case = CASES["linear"]
+
+    def noisy(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return batch[0] + 0.1 * torch.randn(batch[0].shape, generator=generator), batch[1]
+
+    plain = finetune(pruned(case).model, case.data(), epochs=1)
+    first, second = (finetune(pruned(case).model, case.data(), epochs=1, augment=noisy) for _ in range(2))
+    assert first.epochs == second.epochs != plain.epochs
+
+
+def test_it_trains_in_training_mode_and_judges_in_evaluation_mode() -> None:
+    class Watched(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            seen.append((self.training, torch.is_grad_enabled()))
+            return super().forward(inputs)
+
+    seen: list[tuple[bool, bool]] = []
+    inputs, targets = CASES["linear"].data()
+    masks = {"weight": torch.eye(3, 6, dtype=torch.bool)}
+    finetune(
+        Watched(6, 3), (inputs, targets), masks=masks, held_out=(inputs, targets), epochs=2, batch_size=len(inputs)
+    )
+    assert seen == [(False, False), (True, True), (False, False), (True, True), (False, False)]
+
+
+def tuning(held_out: object, **settings: object) -> Tuning:
+    """The training of one linear map by plain descent, without momentum in its first step."""
+    model = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0, -1.0]]))
+    plain = {"epochs": 1, "learning_rate": 0.1, "warmup": 0.0, "weight_decay": 0.0, "batch_size": 4, **settings}
+    return Tuning(BatchLoss(model, "mse"), FinetuneSettings(**plain), held_out, None, torch.Generator().manual_seed(0))
+
+
+def test_one_step_is_that_of_nesterovs_momentum_at_the_rate_of_its_middle() -> None:
+    """w ← w − η(1 + μ)∇L, with the rate half-way down its cosine."""
+    inputs, targets = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), torch.zeros(3, 1)
+    run = tuning(None)
+    weight = run.batch_loss.model.get_parameter("weight")
+    gradient = 2 * (inputs @ weight.detach().T * inputs).mean(0)
+    expected = weight.detach() - 0.1 * 0.5 * 1.9 * gradient
+    epochs, best, _ = run.train((inputs, targets), {}, math.nan, lambda event: None)
+    torch.testing.assert_close(weight.detach(), expected)
+    assert epochs[0]["loss"] == pytest.approx((1 + 4 + 0) / 3)
+    assert best == 1
+
+
+def test_the_held_out_loss_is_the_mean_over_samples_though_batches_differ_in_size() -> None:
+    inputs = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [3.0, 0.0], [0.0, 1.0]])
+    run = tuning((inputs, torch.zeros(5, 1)), batch_size=4)
+    assert run.held_out_loss() == pytest.approx((1 + 4 + 0 + 9 + 1) / 5)
+    assert math.isnan(tuning(None).held_out_loss())
+    with pytest.raises(BrainsurgeonError, match="there are no held-out samples"):
+        tuning(iter([])).held_out_loss()
+
+
+def test_a_held_out_loss_that_is_not_finite_is_infinite_and_laid_to_a_sample_when_asked() -> None:
+    inputs = torch.ones(6, 2)
+    inputs[4, 0] = math.nan
+    run = tuning((inputs, torch.zeros(6, 1)))
+    assert run.held_out_loss() == math.inf
+    with pytest.raises(BrainsurgeonError, match="of the held-out samples"):
+        run.held_out_loss(checked=True)
