@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.token_loss import next_token_loss
 from brainsurgeon.samples.batches import Batch
 
 LossLike = str | Callable[..., Tensor]
@@ -195,7 +196,7 @@ def _next_token(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def _token_loss(logits: Tensor, batch: Batch) -> Tensor:
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), _tokens(batch)[:, 1:].flatten())
+    return next_token_loss(logits, _tokens(batch))
 
 
 def _tokens(batch: Batch) -> Tensor:

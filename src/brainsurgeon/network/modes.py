@@ -43,6 +43,18 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Let no parameter of a model ask for a gradient for a while."""
+    asked = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    try:
+        model.requires_grad_(False)
+        yield
+    finally:
+        for parameter, wanted in asked.items():
+            parameter.requires_grad_(wanted)
+
+
+@contextmanager
 def plain_attention() -> Iterator[None]:
     """Keep `nn.TransformerEncoderLayer` from its fused kernel, which takes no sparse weights and counts as nothing."""
     before = torch.backends.mha.get_fastpath_enabled()

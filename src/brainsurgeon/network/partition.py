@@ -8,6 +8,8 @@ path is the chain. What comes before it is the head, what comes after it the tai
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -77,7 +79,7 @@ def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[st
     The finer a chain is, the less has to be run again.
     """
     wanted = tuple(layers)
-    calls, alive = _watch(model, forward)
+    calls = _watch(model, forward)
     times = Counter(call.name for call in calls)
     best: dict[Mark, _Path] = {}  # by tensor: the best path that ends in it
     for call in calls:
@@ -89,7 +91,6 @@ def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[st
             found = _Path().with_call(call, held)
         if found.score > best.get(call.result, _Path()).score:
             best[call.result] = found
-    del alive
     longest = max(reversed(best.values()), key=lambda path: path.score, default=_Path())  # of equals, the outer one
     if longest.parts < 2:
         return Chain()
@@ -120,29 +121,27 @@ def _may_follow(path: _Path, calls: list[Call]) -> bool:
     return True
 
 
-def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], list[Tensor]]:
-    """Run a forward pass; return the calls in the order in which they end, and the tensors that their marks name."""
+def _watch(model: nn.Module, forward: Callable[[], Any]) -> list[Call]:
+    """Run a forward pass; return the calls in the order in which they end."""
     calls: list[Call] = []
-    alive: list[Tensor] = []  # while a tensor lives, no other has its id
+    marks = Marks()
     entered: list[tuple[Mark | None, frozenset[Mark]]] = []
     names = {module: name for name, module in model.named_modules() if name}
 
     def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         first, rest = first_tensor(args, kwargs)
         others = _tensors(rest)
-        alive.extend(others if first is None else [first, *others])
-        entered.append((None if first is None else _mark(first), frozenset(map(_mark, others))))
+        entered.append((None if first is None else marks.of(first), frozenset(map(marks.of, others))))
 
     def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         source, given = entered.pop()
         wrapped = isinstance(output, tuple | list) and bool(output)
         result = output[0] if wrapped else output
         made = _tensors(output)
-        alive.extend(made)
         if source is not None and isinstance(result, Tensor):
-            fresh = frozenset(map(_mark, made)) - given - {source}  # what is only handed on is not made here
+            fresh = frozenset(map(marks.of, made)) - given - {source}  # what is only handed on is not made here
             extras = _extras(output, args, kwargs) if wrapped else None
-            calls.append(Call(names[module], source, _mark(result), given, fresh, extras))
+            calls.append(Call(names[module], source, marks.of(result), given, fresh, extras))
 
     hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in names]
     hooks += [module.register_forward_hook(leave, with_kwargs=True) for module in names]
@@ -152,7 +151,7 @@ def _watch(model: nn.Module, forward: Callable[[], Any]) -> tuple[list[Call], li
     finally:
         for hook in hooks:
             hook.remove()
-    return calls, alive
+    return calls
 
 
 def _extras(output: tuple[Any, ...] | list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Extras:
@@ -160,8 +159,22 @@ def _extras(output: tuple[Any, ...] | list[Any], args: tuple[Any, ...], kwargs: 
     return tuple(next((slot for slot, value in slots if value is each), None) for each in output[1:])
 
 
-def _mark(tensor: Tensor) -> Mark:
-    return id(tensor), 0 if tensor.is_inference() else tensor._version
+class Marks:
+    """Numbers for tensors: the same one for as long as a tensor lives, and no other tensor has it, then or later.
+
+    No tensor is kept: all that a pass computes would be far more than what is alive in it at any time.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+        self._numbers = itertools.count()
+
+    def of(self, tensor: Tensor) -> Mark:
+        """Return the number of a tensor, and how often it has been written into."""
+        known = self._seen.get(id(tensor))
+        if known is None or known[0]() is not tensor:  # another one had this place before
+            known = self._seen[id(tensor)] = weakref.ref(tensor), next(self._numbers)
+        return known[1], 0 if tensor.is_inference() else tensor._version
 
 
 def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor | None, list[Any]]:

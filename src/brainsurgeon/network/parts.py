@@ -16,7 +16,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.inputs import Moments
 from brainsurgeon.network.linear_maps import LinearMap
-from brainsurgeon.network.partition import first_tensor
+from brainsurgeon.network.partition import Marks, first_tensor
 
 
 class Reached(Exception):  # noqa: N818 (no error)
@@ -49,13 +49,12 @@ class Part:
 
     def find_groups(self) -> None:
         """Run the part on the first batch: layers that are given the same tensor form a group."""
-        seen: dict[int, list[LinearMap]] = {}
-        alive: list[Any] = []
+        seen: dict[Any, list[LinearMap]] = {}
+        marks = Marks()
 
         def note(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             first, _rest = first_tensor(args, kwargs)
-            alive.append(first)  # while it lives, no other tensor has its id
-            group = seen.setdefault(id(first), [])
+            group = seen.setdefault(None if first is None else marks.of(first)[0], [])
             if any(layer in other for other in seen.values()):
                 self._repeated.add(layer.name)
             else:

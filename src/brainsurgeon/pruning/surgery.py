@@ -22,10 +22,11 @@ from brainsurgeon.network.along_chain import AlongChain, along_chain
 from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.footprint import Footprint, footprint, probe, samples_in
 from brainsurgeon.network.held import Held, largest_unit
+from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import bound_loss
 from brainsurgeon.network.memory import check_device
-from brainsurgeon.network.modes import for_examination, own_mode
+from brainsurgeon.network.modes import for_examination, frozen, own_mode
 from brainsurgeon.network.names import name_matches, unwrapped
 from brainsurgeon.network.repeatable import repeatable
 from brainsurgeon.network.spread import holders, taken_over
@@ -103,32 +104,54 @@ class Surgery:
         with taken_over(self.original):
             return largest_unit(self.original)
 
+    def footprint_of(self, method: Method) -> Footprint:
+        """Return what one sample takes of memory: block by block where a method goes so, else of the whole model."""
+        by_blocks = isinstance(method, Layerwise) and bool(self._along_blocks.chain.blocks)
+        return self._along_blocks if by_blocks else self.footprint
+
     @cached_property
     def footprint(self) -> Footprint:
         """What one sample takes of memory, as far as it can be known without using samples up."""
-        if self.data is None:
-            return Footprint()
+        if self.data is None or self.held:
+            return self._along_blocks
         try:
             batch = probe(self.data)
-            if batch is not None and self.held:
-                return Footprint(
-                    samples=samples_in(self.data), resident=is_one_batch(self.data), chain=self._along_chain(batch)
-                )
             if batch is not None:
                 long = is_tokens(batch) and tensors_of(batch)[0][:1].numel() >= LONG  # of these one will do
                 batch = moved(cut(batch, slice(1)) if long else batch, self.device)
-                return replace(footprint(self.batch_loss, batch, self.data), chain=self._along_chain(batch))
+                return replace(footprint(self.batch_loss, batch, self.data), chain=self._along_blocks.chain)
         except Exception:  # a user's model, loss and data may raise anything: the run will say it in words
             return Footprint(samples=samples_in(self.data), resident=False)
         return Footprint(samples=samples_in(self.data), resident=False)
 
-    def _along_chain(self, batch: Batch) -> AlongChain:
-        """Measure one sample on its way block by block; beside another device than the CPU its states take nothing."""
-        model = self.original if self.held else self.batch_loss.model
+    @cached_property
+    def _along_blocks(self) -> Footprint:
+        """What one sample takes on its way block by block: no more of the model than a block is on the device."""
+        if self.data is None:
+            return Footprint()
         try:
-            with taken_over(model), own_mode():
-                one = moved(cut(batch, slice(1)), self.device)
-                found = along_chain(BatchLoss(model, self.loss), one, self.weights.names, self.device)
+            batch = probe(self.data)
+            if batch is not None:
+                one = cut(batch, slice(1))
+                return Footprint(
+                    sum(tensor.nbytes for tensor in tensors_of(one)),
+                    samples=samples_in(self.data),
+                    resident=is_one_batch(self.data),
+                    linear=frozenset(layer.name for layer in linear_maps(self.original, self.weights.names)),
+                    tokens=is_tokens(one),
+                    chain=self._along_chain(one),
+                )
+        except Exception:  # a user's data may raise anything: the run will say it in words
+            return Footprint(samples=samples_in(self.data), resident=False)
+        return Footprint(samples=samples_in(self.data), resident=False)
+
+    def _along_chain(self, one: Batch) -> AlongChain:
+        """Measure one sample on its way block by block; beside another device than the CPU its states take nothing."""
+        model = self.original
+        try:
+            with taken_over(model), own_mode(), frozen(model):
+                loss = BatchLoss(model, self.loss)
+                found = along_chain(loss, moved(one, self.device), self.weights.names, self.device)
         except Exception:  # another network's code, given other tensors than its own: it is run as a whole
             return AlongChain()
         return found if self.device.type == "cpu" else replace(found, hidden=0)
@@ -205,7 +228,8 @@ class Surgery:
         try:
             if method.uses_data and self.data is not None:
                 load()
-                check_memory(method, self.weights, self.resident_bytes, self.device, self.footprint)
+                sample = self.footprint_of(method)
+                check_memory(method, self.weights, self.resident_bytes, self.device, sample)
             return method.run(self, task)
         except BadSampleError as error:
             raise error.located(self._given) from error

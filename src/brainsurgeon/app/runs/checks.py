@@ -38,7 +38,7 @@ def check_fits(run: RunFolder, recipe: Recipe, target: Target, cells: int) -> No
     else:
         run.check_disk(cells * (model + size) + STATE_BYTES * size + kept)
     for method in methods:
-        check_memory(method, surgery.weights, surgery.resident_bytes, surgery.device, surgery.footprint)
+        check_memory(method, surgery.weights, surgery.resident_bytes, surgery.device, surgery.footprint_of(method))
 
 
 def digest(tensor: Tensor) -> str:

@@ -19,7 +19,7 @@ from brainsurgeon.network.held import held_in, passing, writing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.match import Match
-from brainsurgeon.network.modes import modes_kept, without_cache
+from brainsurgeon.network.modes import frozen, modes_kept, without_cache
 from brainsurgeon.network.output_costs import output_costs
 from brainsurgeon.network.partition import Chain, find_chain
 from brainsurgeon.network.streamed_costs import Entangled, streamed_costs
@@ -203,19 +203,14 @@ class Layerwise:
         """Return what the loss feels of each row's error, and the mean loss where that was seen on the way."""
         if self.costs == "none":
             return {}, None
-        model = loss.model
-        trained = {parameter: parameter.requires_grad for parameter in model.parameters()}
-        try:
-            model.requires_grad_(False)
+        with frozen(loss.model):
             if isinstance(surgery.loss, Match):  # its own gradient is zero here
                 return self._whole_costs(surgery, loss, stream), None
-            found, total = streamed_costs(stream)
+            try:
+                found, total = streamed_costs(stream)
+            except Entangled:
+                return self._whole_costs(surgery, loss, stream), None
             return found, mean_over_ranks(total, sum(map(batch_size, stream.batches)))
-        except Entangled:
-            return self._whole_costs(surgery, loss, stream), None
-        finally:
-            for parameter, wanted in trained.items():
-                parameter.requires_grad_(wanted)
 
     def _whole_costs(self, surgery: Surgery, loss: BatchLoss, stream: Stream) -> dict[str, Tensor]:
         """Return the costs from backward passes through the whole model on the device."""
