@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from cases import CASES, seeded
+from cases import CASES
 from staging import trained
 from stores import KilledError, Parts
 from torch import Tensor, nn
 
-from brainsurgeon import BrainsurgeonError, PruningResult, Surgery, prune
+from brainsurgeon import PruningResult, Surgery, prune
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.pruning.auto import candidates as candidates_module
-from brainsurgeon.pruning.auto import run as run_module
-from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.auto.run import AutoRun
 from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual import run as gradual_module
@@ -175,16 +173,6 @@ def test_a_model_without_outputs_to_compare_is_pruned_in_stages() -> None:
     result = prune(case.model(), case.data(), 0.5, "auto", case.loss, max_gradients=300, progress=False)
     assert result.settings["chosen"] in ("layerwise", "mp", "staged")
     assert "staged" in result.settings["candidates"]
-
-
-def test_samples_are_needed_and_settings_are_checked() -> None:
-    model = seeded(lambda: nn.Linear(4, 3), 0)
-    with pytest.raises(BrainsurgeonError, match="needs training samples"):
-        prune(model, None, 0.5, "auto")
-    for settings, words in (({"effort": "much"}, "effort must be one of"), ({"max_seconds": 0}, "must be positive")):
-        with pytest.raises(BrainsurgeonError, match=words):
-            Auto(**settings)
-    assert run_module.ENOUGH == 1000
 
 
 def test_what_trains_shares_what_is_held_out(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
