@@ -7,29 +7,14 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shrinking import UNITS, chain
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.structured.choose import Curve, choose_counts
-from brainsurgeon.structured.sizes import Side, Size, Term
-
-UNITS = (6, 5)
-
-
-def chain() -> Size:
-    """Three layers in a row: 4 inputs, two groups between them, 3 outputs."""
-    first, second = Side(0, ((0, 1),)), Side(0, ((1, 1),))
-    return Size([Term(1, (first, Side(4))), Term(2, (second, first)), Term(1, (Side(3), second))], 2)
 
 
 def curve(costs: list[float]) -> Curve:
     return Curve(tuple(range(len(costs))), tuple(costs))
-
-
-def test_a_size_is_the_sum_of_its_products_and_what_a_unit_saves_their_difference() -> None:
-    size = chain()
-    assert size.count([6, 5]) == 6 * 4 + 2 * 6 * 5 + 3 * 5
-    assert size.saved([6, 5], 0, 2) == size.count([6, 5]) - size.count([4, 5])
-    assert size.saved([4, 5], 1, -0) == 0
 
 
 costs_of = st.lists(st.floats(0.01, 5.0), min_size=5, max_size=5)
