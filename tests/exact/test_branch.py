@@ -1,118 +1,20 @@
-"""The parts of the branch and bound: splits stay convex, tangents stay below, and the figures asked for are met."""
+"""The branch and bound finds the best set, and the figures asked for are met."""
 
 from __future__ import annotations
 
 import time
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from toys import make_toy
+from relaxations import POINTS, N, make, relaxations
 
 from brainsurgeon.exact import Instance, solve
 from brainsurgeon.exact.branch import branch_and_bound
-from brainsurgeon.exact.incumbent import lowest, swap_descent
-from brainsurgeon.exact.joint_relaxation import rough_joint, share_out, tight_joint
-from brainsurgeon.exact.quadratic_program import minimise
-from brainsurgeon.exact.selection_relaxation import rough_selection, tight_selection
-from brainsurgeon.exact.tangent import FREE, Relaxation, bounds, root_bound
-
-N, COUNT = 9, 4
-POINTS = np.array([np.isin(np.arange(N), P) for P in combinations(range(N), COUNT)])
-
-
-def make(seed: int, K: int = 6) -> Instance:
-    toy = make_toy(seed, K, N)
-    return Instance.from_gradients(toy.G, toy.w, 0.02, 0.1 * np.random.default_rng(seed).normal(size=N))
-
-
-def relaxations(instance: Instance) -> list[tuple[Relaxation, np.ndarray]]:
-    """Both costs, with a weak and with the best split, and the true cost of every set."""
-    M, c = instance.quadratic_form, instance.linear_form
-    selection = np.array([instance.selection_cost(P) for P in POINTS])
-    joint = np.array([instance.joint_cost(P) for P in POINTS])
-    return [
-        (rough_selection(M, c, COUNT), selection),
-        (tight_selection(M, c, COUNT, float(np.ptp(selection))), selection),
-        (rough_joint(instance, COUNT), joint),
-        (tight_joint(instance, COUNT, float(joint.min() - instance.floor)), joint),
-    ]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_relaxation_agrees_with_the_cost_at_every_set_and_lies_below_it_in_bounds(seed: int) -> None:
-    """At random fractional points, and in nodes where some weights are decided."""
-    rng = np.random.default_rng(seed)
-    for relaxation, costs in relaxations(make(seed)):
-        np.testing.assert_allclose(relaxation.tangent(POINTS.astype(float))[0], costs, rtol=1e-8, atol=1e-12)
-        y = rng.dirichlet(np.ones(N), size=5) * COUNT
-        y = np.clip(y, 0, 1)
-        y += (COUNT - y.sum(1, keepdims=True)) / N  # on the plane Σy = n, where convexity is promised
-        if y.min() < 0 or y.max() > 1:
-            y = np.full((5, N), COUNT / N)
-        state = np.full((5, N), FREE, np.int8)
-        state[1, 0], state[2, 3] = 1, 0
-        found = bounds(relaxation, state, y)
-        for row in range(5):
-            allowed = np.all((state[row] == FREE) | (state[row] == POINTS), axis=1)
-            assert found.lower[row] <= costs[allowed].min() + 1e-9
-            assert found.point[row].sum() == COUNT
-            for i in np.flatnonzero(state[row] == FREE):
-                other = allowed & (POINTS[:, i] != found.point[row, i])
-                assert found.lower[row] + found.flip[row, i] <= costs[other].min() + 1e-9
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_best_split_is_convex_and_tighter(seed: int) -> None:
-    instance = make(seed)
-    M = instance.quadratic_form
-    weak, strong, weak_joint, strong_joint = (relaxation for relaxation, _ in relaxations(instance))
-    plane = np.linalg.svd(np.ones((1, N)))[2][1:].T  # a basis of Σy = 0
-    rest = plane.T @ (M - np.diag(strong.shift)) @ plane  # type: ignore[attr-defined]
-    assert np.linalg.eigvalsh(rest)[0] >= -1e-9 * np.diag(M).max()
-    assert np.linalg.eigvalsh(instance.hessian - np.diag(strong_joint.shift))[0] > 0  # type: ignore[attr-defined]
-    assert (strong_joint.shift > 0).all()  # type: ignore[attr-defined]
-    assert root_bound(strong)[0] >= root_bound(weak)[0] - 1e-9
-    assert root_bound(strong_joint)[0] > root_bound(weak_joint)[0]
-
-
-@given(
-    pull=hnp.arrays(np.float64, (3, 6), elements=st.floats(1e-6, 10)),
-    total=hnp.arrays(np.float64, 3, elements=st.floats(0.1, 5.9)),
-)
-@settings(max_examples=60, deadline=None)
-def test_shares_add_up_and_follow_the_pull(pull: np.ndarray, total: np.ndarray) -> None:
-    shares = share_out(pull, total)
-    np.testing.assert_allclose(shares.sum(1), total, rtol=1e-9)
-    assert shares.max() <= 1
-    for row in range(3):
-        below = shares[row] < 1 - 1e-12
-        ratio = shares[row][below] / pull[row][below]
-        assert np.ptp(ratio) <= 1e-9 * ratio.max() if ratio.size else True
-
-
-def test_swaps_only_improve_and_keep_the_count() -> None:
-    for relaxation, costs in relaxations(make(2)):
-        for start in POINTS[::17]:
-            found, cost = swap_descent(relaxation, start)
-            assert found.sum() == COUNT
-            assert cost <= costs[(start == POINTS).all(1)][0] + 1e-12
-            assert cost == pytest.approx(costs[(found == POINTS).all(1)][0], abs=1e-9)
-
-
-def test_a_node_limit_leaves_a_true_bound() -> None:
-    rng = np.random.default_rng(1)
-    instance = Instance.from_gradients(rng.normal(size=(20, 40)), rng.normal(size=40), 1e-3)
-    M, c = instance.quadratic_form, instance.linear_form
-    start = lowest(np.abs(instance.weights), 20)
-    best = minimise(M, c, start, float("inf"))
-    few = minimise(M, c, start, float("inf"), max_nodes=100)
-    assert (best.status, few.status) == ("optimal", "node limit")
-    assert few.lower <= best.objective <= few.objective
+from brainsurgeon.exact.incumbent import lowest
+from brainsurgeon.exact.selection_relaxation import rough_selection
+from brainsurgeon.exact.tangent import FREE, Relaxation
 
 
 def test_no_time_at_all_still_bounds_the_root() -> None:
@@ -122,13 +24,6 @@ def test_no_time_at_all_still_bounds_the_root() -> None:
     assert outcome.nodes == 1
     assert outcome.objective <= costs[5] + 1e-12
     assert -np.inf < outcome.lower <= costs.min()
-
-
-def test_a_program_without_curvature_is_a_sort() -> None:
-    linear = np.array([3.0, -1.0, 2.0, 0.0])
-    outcome = minimise(np.zeros((4, 4)), linear, np.array([True, False, True, False]), float("inf"))
-    assert outcome.pruned.tolist() == [False, True, False, True]
-    assert outcome.objective == outcome.lower == -1.0
 
 
 def test_cbs_s_of_60_weights_and_16_gradients_is_proven_within_a_minute() -> None:

@@ -13,6 +13,7 @@ import torch
 from cases import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import lowest
 from toys import Toy, make_toy, mask_of, one_group, toys
 
 import brainsurgeon
@@ -22,7 +23,7 @@ from brainsurgeon.engine.curvature import Gram
 from brainsurgeon.engine.quadratic import QuadraticModel
 from brainsurgeon.exact import certificate as module
 from brainsurgeon.exact import certify
-from brainsurgeon.exact.continuous import Continuous, least_eigenvalue
+from brainsurgeon.exact.continuous import Continuous
 from brainsurgeon.pruning.methods import make_method
 from brainsurgeon.pruning.one_shot import OneShot
 
@@ -33,10 +34,6 @@ def cheapest(quadratic: QuadraticModel, budget: Budget) -> float:
     for group, count in zip(budget.groups, budget.counts, strict=True):
         choices = [[*old, *new] for old in choices for new in combinations(group.tolist(), count)]
     return min(quadratic.costs([mask_of(P, quadratic.size) for P in choices]))
-
-
-def lowest(quadratic: QuadraticModel, budget: Budget) -> torch.Tensor:
-    return budget.lowest(quadratic.weights.abs())
 
 
 @pytest.fixture
@@ -75,24 +72,6 @@ def test_the_relaxations_never_claim_too_much(seed: int, K: int) -> None:
         assert found.status == "relaxation solved"
 
 
-@pytest.mark.usefixtures("relaxations_only")
-def test_the_bound_is_the_value_of_the_continuous_relaxation() -> None:
-    """Both ways of solving it agree with one another, and no relaxed mask lies below the bound."""
-    toy = make_toy(1, 8, 40)
-    quadratic, budget = toy.quadratic(), one_group(40, 25)
-    start = lowest(quadratic, budget)
-    bounds = []
-    for way in ("_by_splitting", "_by_gradients"):
-        relaxation = Continuous(quadratic, budget)
-        assert getattr(relaxation, way)(start.double(), quadratic.cost(start), float("inf")) == "relaxation solved"
-        point = relaxation.point
-        assert float(point.sum()) == pytest.approx(25, abs=1e-6)
-        value = float(point @ (relaxation.image(point) / 2 + relaxation.slope))
-        assert relaxation.lower <= value + 1e-12
-        bounds.append(relaxation.lower)
-    assert bounds[0] == pytest.approx(bounds[1], rel=2e-3)
-
-
 def test_a_gram_matrix_is_bounded_too() -> None:
     """Any curvature will do: here four rows that share the moments of their five inputs."""
     rng = np.random.default_rng(0)
@@ -105,13 +84,6 @@ def test_a_gram_matrix_is_bounded_too() -> None:
     found = certify(quadratic, budget, lowest(quadratic, budget), 1.0)
     assert found.lower_bound <= cheapest(quadratic, budget) + 1e-12
     assert found.lower_bound > 0.3 * found.objective
-
-
-def test_the_smallest_eigenvalue_is_that_of_the_matrix_or_the_damping() -> None:
-    tall, wide = make_toy(0, 30, 6), make_toy(0, 4, 9)
-    least = np.linalg.eigvalsh(tall.G.T @ tall.G / 30 + 0.1 * np.eye(6))[0]
-    assert least_eigenvalue(tall.quadratic().curvatures[0]) == pytest.approx(least)
-    assert least_eigenvalue(wide.quadratic().curvatures[0]) == 0.1
 
 
 def test_a_wide_gap_is_called_so_and_no_time_is_no_error() -> None:
