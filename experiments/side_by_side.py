@@ -24,6 +24,7 @@ from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.methods import Method, make_method
+from brainsurgeon.samples.augment import crop_and_flip
 from experiments.budgets import run_once, with_places
 from experiments.records import CHECKPOINTS, append, command_line, is_done
 from experiments.resnet50 import MEAN, STD, load_resnet50
@@ -45,11 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for sparsity in options.sparsities:
                 key = {"network": options.network, "method": name, "sparsity": sparsity, "seed": seed}
                 key |= {"max_gradients": options.gradients if name == "auto" else None}
+                key |= {"augment": True} if name == "auto" and options.augment else {}
                 if is_done(path, key):
                     continue
                 dense = accuracy(model, images) if dense is None else dense
                 budget = "uniform" if name.endswith(UNIFORM) else "global"
-                chosen = method(name.removesuffix(UNIFORM), options.gradients)
+                chosen = method(name.removesuffix(UNIFORM), options.gradients, options.augment)
                 line = key | {"dense": dense} | run_once(model, images, chosen, key, include, budget)
                 append(path, line | {"command": command_line("side_by_side", arguments or sys.argv[1:])})
                 shown = f"{line['accuracy']:.2f} of {dense:.2f} in {line['seconds']:.1f} s"
@@ -69,11 +71,13 @@ def network(name: str, checkpoints: Path, root: Path | None) -> tuple[nn.Module,
     return model, load_images(protocol, root), protocol.settings.get("include")
 
 
-def method(name: str, gradients: int | None) -> Method:
+def method(name: str, gradients: int | None, augmented: bool = False) -> Method:
     """Return a method by the name it has here."""
     if name == "auto-quick":
         return Auto(effort="quick")
-    return Auto(max_gradients=gradients) if name == "auto" else make_method(name)
+    if name != "auto":
+        return make_method(name)
+    return Auto(max_gradients=gradients, augment=crop_and_flip if augmented else None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--methods", nargs="+", default=ONE_SHOT)
     parser.add_argument("--sparsities", type=float, nargs="+", default=[0.5, 0.7, 0.9])
     parser.add_argument("--gradients", type=int, help="sample gradients of auto; by default its standard")
+    parser.add_argument("--augment", action="store_true", help="auto trains on crops and flips")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     return with_places(parser)
 

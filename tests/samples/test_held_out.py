@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.samples import held_out as module
 from brainsurgeon.samples.batches import batch_size, map_tensors
-from brainsurgeon.samples.held_out import TrainingSamples, data_part
+from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples, data_part, held_out_of
 
 CPU = torch.device("cpu")
 SIZE = 100
@@ -161,3 +161,26 @@ def test_samples_come_to_the_device_of_the_work(device: str) -> None:
     samples = TrainingSamples(numbered(), 0, torch.device(device))
     for batch in [*samples.held_out(), *samples.draw(30, 0)]:
         map_tensors(lambda tensor: tensor if tensor.device.type == device else pytest.fail(str(tensor.device)), batch)
+
+
+@pytest.mark.parametrize(
+    ("count", "held", "wanted"), [(5, 1, 1), (400, 80, 80), (800, 100, 160), (1000, 100, 200), (3000, 300, 600)]
+)
+def test_a_hundred_or_a_tenth_are_held_out_and_a_fifth_where_more_are_wanted(
+    count: int, held: int, wanted: int
+) -> None:
+    assert held_out_of(count) == held
+    assert held_out_of(count, MOST_HELD_OUT) == wanted
+    assert held_out_of(10**6) == held_out_of(10**6, MOST_HELD_OUT) == MOST_HELD_OUT
+
+
+def test_samples_brought_to_a_device_are_the_ones_drawn_before() -> None:
+    """Where they lie changes nothing of what is drawn."""
+    data = (torch.arange(50.0), torch.arange(50))
+    plain = TrainingSamples(data, 3, torch.device("cpu"), 40)
+    brought = TrainingSamples(data, 3, torch.device("cpu"), 40)
+    brought._data, brought._order = data_part(brought._data, brought._order), torch.arange(len(brought._order))
+    brought._brought = True
+    for one, other in zip(plain.draw_again(70, 2), brought.draw_again(70, 2), strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(plain.training(), brought.training(), strict=True))

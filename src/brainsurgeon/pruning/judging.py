@@ -11,7 +11,7 @@ from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.samples.batches import Batch, batch_size, cut, first
 from brainsurgeon.samples.held_out import FEWEST
 
-ENOUGH = 1000
+ENOUGH = 500
 """With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
 of each sample, and is taken in its place; the dense outputs teach more than the labels do, too."""
 SHARE = 0.05

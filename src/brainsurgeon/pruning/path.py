@@ -40,7 +40,7 @@ from brainsurgeon.pruning.outcome import Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.samples.batches import Batch, as_batches, batch_size
-from brainsurgeon.samples.held_out import TrainingSamples
+from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
@@ -182,7 +182,7 @@ class Path:
             return part, []
         # Other methods mean calibration samples by that name, or have none.
         limit = self.asked.max_samples if isinstance(self.asked, Gradual | Staged | Auto) else None
-        samples = TrainingSamples(data, self.seed, self.surgery.device, limit)
+        samples = TrainingSamples(data, self.seed, self.surgery.device, limit, MOST_HELD_OUT)
         try:
             check_suspects(self.surgery.batch_loss, samples.everything())
         except BadSampleError as error:

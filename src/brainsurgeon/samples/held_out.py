@@ -23,9 +23,8 @@ from brainsurgeon.samples.batches import (
     tensors_of,
 )
 
-HELD_OUT_SHARE = 0.2
 FEWEST = 5
-MOST_HELD_OUT = 2000
+FEW_HELD_OUT, MOST_HELD_OUT = 100, 2000
 HELD_BATCH, HELD_TEXTS = 64, 8
 """Held-out samples that are judged at once; of a text every token has outputs as many as the vocabulary."""
 BROUGHT = 2 << 30
@@ -36,32 +35,43 @@ MOST_READ = 20_000
 """Samples that are read from a loader or another iterable, which cannot be drawn from at random."""
 
 
+def held_out_of(count: int, wanted: int = FEW_HELD_OUT) -> int:
+    """Return how many samples are held out: a tenth and at most 2,000, or as many as are wanted and a fifth allows.
+
+    A hundred tell one candidate from another by the distance from the dense outputs; where samples are few, each one
+    more to train on is worth much. A metric with its interval wants more.
+    """
+    return min(MOST_HELD_OUT, max(count // 10, min(count // 5, wanted)))
+
+
 class TrainingSamples:
-    """At most `limit` samples, a fifth of them (at most 2,000) held out to judge steps on.
+    """At most `limit` samples, a part of them held out to judge steps on (see `held_out_of`).
 
     Samples that lie in memory as tensors are drawn one by one; a loader or another iterable is read once, and its
     batches, less what is held out of each, are drawn. What a stage draws depends on the seed and its number alone, so
     that a run can be resumed.
     """
 
-    def __init__(self, data: Any, seed: int, device: torch.device, limit: int | None = None):
+    def __init__(
+        self, data: Any, seed: int, device: torch.device, limit: int | None = None, wanted: int = FEW_HELD_OUT
+    ):
         if limit is not None and limit < FEWEST:
-            raise BrainsurgeonError(f"max_samples must be at least {FEWEST} (a fifth is held out), got {limit}")
+            raise BrainsurgeonError(f"max_samples must be at least {FEWEST} (some are held out), got {limit}")
         self.seed, self._device = seed, device
         generator = torch.Generator().manual_seed(seed)
         if is_one_batch(data):
             order = torch.randperm(batch_size(data), generator=generator)[:limit]
-            held = min(MOST_HELD_OUT, int(HELD_OUT_SHARE * len(order)))
+            held = held_out_of(len(order), wanted)
             self._units: list[Batch] | None = None
             self._data, self._order, self._held = data, order[held:], [data_part(data, order[:held])]
             self._bring(device)
             self.size = len(self._order)
         else:
-            self._held, self._units = _hold_out(_read(as_batches(data, generator), limit or MOST_READ))
+            self._held, self._units = _hold_out(_read(as_batches(data, generator), limit or MOST_READ), wanted)
             self.size = sum(map(batch_size, self._units))
         if not self.size or not self.held:
             raise BrainsurgeonError(
-                f"too little data for a run in stages: at least {FEWEST} samples are needed, because a fifth is held "
+                f"too little data for a run in stages: at least {FEWEST} samples are needed, because some are held "
                 "out to judge steps on"
             )
 
@@ -146,10 +156,10 @@ def _read(batches: Iterator[Batch], limit: int) -> list[Batch]:
     return units
 
 
-def _hold_out(units: list[Batch]) -> tuple[list[Batch], list[Batch]]:
+def _hold_out(units: list[Batch], few: int) -> tuple[list[Batch], list[Batch]]:
     """Cut a part of every batch off: a loader may give its samples in order, of classes or of time."""
     total = sum(map(batch_size, units))
-    wanted = min(MOST_HELD_OUT, int(HELD_OUT_SHARE * total))
+    wanted = held_out_of(total, few)
     held, rest, seen, taken = [], [], 0, 0
     for unit in units:
         seen += batch_size(unit)

@@ -227,9 +227,14 @@ def test_events_tell_the_steps_and_what_is_gone() -> None:
     assert last.values["pruned"] == training.final.total
 
 
+def test_what_the_plan_leaves_open_is_the_decay_of_many_samples_or_none() -> None:
+    assert [Plan().for_few(few).weight_decay for few in (True, False)] == [0.0, loop_module.DECAY]
+    assert [Plan(weight_decay=0.3).for_few(few).weight_decay for few in (True, False)] == [0.3, 0.3]
+
+
 def test_only_prunable_weights_decay() -> None:
     """A weight that no gradient reaches shrinks, a bias that none reaches stays."""
-    training = training_of(BY_NAME["residual"], 8, rate=0.05, final=0)
+    training = training_of(BY_NAME["residual"], 8, rate=0.05, final=0, plan=Plan(weight_decay=0.1))
     student = training.student
     with torch.no_grad():
         student.values["head.weight"][0, 0] = 2.0
@@ -239,5 +244,5 @@ def test_only_prunable_weights_decay() -> None:
     before = {name: value.detach().clone() for name, value in student.values.items()}
     optimizer.step()
     for name, value in student.values.items():
-        expected = before[name] * (1 - 0.05 * training.plan.weight_decay) if name in student.masks else before[name]
+        expected = before[name] * (1 - 0.05 * 0.1) if name in student.masks else before[name]
         assert torch.allclose(value.detach(), expected)

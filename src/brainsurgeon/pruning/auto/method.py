@@ -37,7 +37,7 @@ class Auto:
         max_gradients: sample gradients in all; by default the effort's.
         max_seconds: seconds in all, preparation and measuring among them. The smallest weights and, where there is time
             for their gradients, the Fisher matrix with the joint update are candidates then, whatever the effort.
-        max_samples: training samples in all, the held-out fifth among them.
+        max_samples: training samples in all, those held out among them.
         repair: "weights" trains the prunable weights alone, "all" biases and normalisation too.
         augment: changes a training batch, drawing from the generator it is given.
     """

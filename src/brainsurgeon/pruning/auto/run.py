@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 
+KEPT = ("learning_rate", "weight_decay", "lesson", "mixup")
+"""What the record of `auto` keeps of the candidate's own."""
+
+
 class AutoRun:
     """One run of an `Auto`."""
 
@@ -113,7 +117,7 @@ class AutoRun:
         with torch.no_grad():
             for name, found in (outcome.values or {}).items():
                 model.get_parameter(name).copy_(found)
-        record = {key: value for key, value in outcome.record.items() if key in ("learning_rate", "lesson", "mixup")}
+        record = {key: value for key, value in outcome.record.items() if key in KEPT}
         gradients = int(outcome.record.get("sample_gradients", 0))
         with self.clock.unlimited():
             loss = self._judge(model)

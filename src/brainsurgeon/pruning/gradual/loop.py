@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ from brainsurgeon.pruning.gradual.step import Step, load_optimizer, optimizer_st
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch, batch_size
 
+DECAY = 0.1
+"""The weight decay where samples are many."""
 TOLD = 1.0
 """Seconds between two events of training."""
 
@@ -38,7 +40,12 @@ class Plan:
     warm: float = 0.02
     score_power: float = 0.5
     returning: bool = True
-    weight_decay: float = 0.1
+    weight_decay: float | None = None
+    """None: 0.1 where samples are many, else none: the dense network, which teaches then, is not to be shrunk."""
+
+    def for_few(self, few: bool) -> Plan:
+        """Return the plan with the weight decay that it leaves open."""
+        return self if self.weight_decay is not None else replace(self, weight_decay=0.0 if few else DECAY)
 
     def rate(self, share: float) -> float:
         """Return the share of the learning rate after a share of the steps."""
@@ -181,7 +188,7 @@ class Training:
     def _optimizer(self) -> torch.optim.Optimizer:
         decayed = [value for name, value in self.student.values.items() if name in self.student.masks]
         others = [value for name, value in self.student.values.items() if name not in self.student.masks]
-        groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": self.plan.weight_decay}]
+        groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": self.plan.weight_decay or 0.0}]
         if others:
             groups.append({"params": others, "weight_decay": 0.0})
         on_gpu = decayed[0].is_cuda  # there the rate must be a tensor, for steps that are recorded

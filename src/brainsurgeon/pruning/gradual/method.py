@@ -50,7 +50,7 @@ class Gradual:
         repair: "weights" trains the prunable weights, "all" biases and normalisation too.
         max_gradients: sample gradients in all.
         max_seconds: the same schedule in less time.
-        max_samples: training samples in all, the held-out fifth among them.
+        max_samples: training samples in all, those held out among them.
         pattern: "unstructured", "row", n:m such as "2:4", or blocks such as "4x4", kept to in every cut.
     """
 

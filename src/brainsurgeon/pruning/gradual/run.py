@@ -61,6 +61,7 @@ class GradualRun:
         check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
         self.few = self.samples.held < ENOUGH
+        self.plan = method.plan.for_few(self.few)
         self.dense = surgery.batch_loss.model
         self.tokens = is_tokens(self.held_out[0])
         norms = any(isinstance(module, NORMALISATION) for module in self.dense.modules())
@@ -106,6 +107,7 @@ class GradualRun:
             record={
                 "learning_rate": rate,
                 "batch_size": self.batch_size,
+                "weight_decay": self.plan.weight_decay,
                 "lesson": vars(self.teacher.lesson) | {},
                 "mixup": self._mixes,
                 "sample_gradients": self.gradients,
@@ -198,7 +200,7 @@ class GradualRun:
         if everything and self.batch_size > 1:  # a single sample has no variance
             train_statistics(model)
         student = Student(model, self.surgery.weights, everything)
-        plan = self.method.plan
+        plan = self.plan
         if self.begun is not None and self.begun.values is not None:
             student.begin(self.begun.values, self.begun.masks)
             plan = dataclasses.replace(plan, end=0.0, cuts=0)

@@ -53,7 +53,7 @@ class Staged:
         curvature: "fisher", "gram" (of each layer's inputs) or "auto", decided on held-out samples.
         max_gradients: sample gradients in all, but for those that a search takes of its own.
         max_seconds: fewer and larger steps are taken where time is short.
-        max_samples: training samples in all, the held-out fifth among them; by default all there are, or 20,000 of a
+        max_samples: training samples in all, those held out among them; by default all there are, or 20,000 of a
             data set or loader.
         blocks: "model", "layer", a largest block size, or "auto": at most 8 weights a gradient row.
         dtype: of the stored gradients; bfloat16 halves their memory.
