@@ -31,7 +31,7 @@ from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.stage import COLUMNS_PER_ROW, HOPELESS, rows_for
 from brainsurgeon.pruning.staged.state import State
-from brainsurgeon.samples.held_out import HELD_OUT_SHARE, MOST_READ
+from brainsurgeon.samples.held_out import MOST_READ, held_out_of
 
 TORCH = 30 << 20
 """Of torch itself: code that is read in, threads, the buffers of its products."""
@@ -66,7 +66,7 @@ def memory_needs(
         parts = _layerwise(method, weights, sample)
     elif isinstance(method, Gradual):
         parts = {"training": TRAINED * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
-        few = HELD_OUT_SHARE * sample.samples < ENOUGH
+        few = held_out_of(int(min(sample.samples, MOST_READ))) < ENOUGH
         # Of tokens the outputs are compared, which are as large as the vocabulary; of all else the features.
         taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
         parts["passes"] = int(
