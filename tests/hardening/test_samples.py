@@ -142,18 +142,6 @@ def test_sparse_embeddings_are_pruned_and_finetuned() -> None:
         assert tuned.model[0].sparse
 
 
-def test_accuracy_takes_what_prune_takes() -> None:
-    from brainsurgeon.paper.accuracy import accuracy
-
-    model, (x, y) = network(), samples(200)
-    expected = 100 * float((model(x).argmax(1) == y).float().mean())
-    forms = [(x, y), TensorDataset(x, y), DataLoader(TensorDataset(x, y), 16), [(x[:70], y[:70]), (x[70:], y[70:])]]
-    for data in forms:
-        assert accuracy(model, data) == pytest.approx(expected)
-    with pytest.raises(BrainsurgeonError, match="empty"):
-        accuracy(model, [])
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"epochs": "x"}, {"epochs": 1.5}, {"learning_rate": math.nan}, {"patience": []}, {"seed": None}, {"warmup": "x"}],

@@ -1,6 +1,7 @@
 """Tiny stand-ins for MNIST and CIFAR-10, in all the layouts, with hashes of their own."""
 
 import dataclasses
+import gzip
 import hashlib
 import json
 import pickle
@@ -83,3 +84,8 @@ def write_strips(folder: Path, arrays: Arrays) -> None:
         Image.fromarray(images.reshape(len(images), 3, 1024).transpose(0, 2, 1)).save(folder / f"{name}.png")
     for part in ("train", "test"):
         (folder / f"{part}_lables.json").write_text(json.dumps(arrays[f"{part}_targets"].tolist()))
+
+
+def write_gz(path: Path, content: bytes) -> None:
+    """Write what a file would hold, packed."""
+    path.write_bytes(gzip.compress(content))

@@ -6,31 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from stripes import QUICK, stripes
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.files.checkpoint import load_checkpoint
 from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.datasets import ImageData
-from brainsurgeon.paper.models import BUILDERS, build
+from brainsurgeon.paper.models import build
 from brainsurgeon.paper.train import DEFAULTS, TrainSettings, save_trained, train
-
-QUICK = TrainSettings("mnist", epochs=3, batch_size=20, learning_rate=0.05, weight_decay=0.0)
-
-
-def stripes(number: int, seed: int, channels: int = 1, size: int = 28) -> tuple[torch.Tensor, torch.Tensor]:
-    """Noise with a bright band at a height that tells the class."""
-    generator = torch.Generator().manual_seed(seed)
-    images = torch.randint(0, 60, (number, channels, size, size), dtype=torch.uint8, generator=generator)
-    labels = torch.randint(0, 4, (number,), generator=generator)
-    for image, label in zip(images, labels, strict=True):
-        image[:, 6 * label : 6 * label + 4] += 150
-    return images, labels
-
-
-@pytest.fixture(scope="module")
-def digits() -> ImageData:
-    return ImageData("mnist", *stripes(400, 0), *stripes(100, 1), mean=(0.13,), std=(0.31,))
 
 
 def test_a_network_learns_what_there_is_to_learn(digits: ImageData) -> None:
@@ -73,57 +57,11 @@ def test_weights_and_record_are_saved_together(tmp_path: Path, digits: ImageData
     assert set(written["versions"]) == {"brainsurgeon", "torch"}
 
 
-@pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_a_training_that_is_killed_goes_on_to_the_same_bits(tmp_path: Path, digits: ImageData, epoch: int) -> None:
-    settings = dataclasses.replace(QUICK, crop_padding=2, flip=True)
-    expected, whole = train("mlpnet", digits, settings)
-
-    class KilledError(Exception):
-        pass
-
-    def kill(event: Event) -> None:
-        if event.done == epoch:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        train("mlpnet", digits, settings, callback=kill, state=tmp_path / "state")
-    events: list[Event] = []
-    found, record = train("mlpnet", digits, settings, callback=events.append, state=tmp_path / "state")
-    assert [event.done for event in events] == list(range(epoch + 1, 4))
-    assert record.epochs == whole.epochs
-    assert all(map(torch.equal, found.state_dict().values(), expected.state_dict().values()))
-
-
-def test_a_state_of_another_training_is_refused(tmp_path: Path, digits: ImageData) -> None:
-    settings, state = dataclasses.replace(QUICK, epochs=1), tmp_path / "state"
-    train("mlpnet", digits, settings, state=state)
-    with pytest.raises(BrainsurgeonError, match="another training \\(seed differ"):
-        train("mlpnet", digits, dataclasses.replace(settings, seed=1), state=state)
-    for name in ("train_inputs", "train_targets"):
-        other = dataclasses.replace(digits, **{name: getattr(digits, name).flip(0)})
-        with pytest.raises(BrainsurgeonError, match="images differ"):
-            train("mlpnet", other, settings, state=state)
-    state.write_bytes(state.read_bytes()[:-100])
-    with pytest.raises(BrainsurgeonError, match="not an intact"):
-        train("mlpnet", digits, settings, state=state)
-
-
-def test_the_learning_rate_rises_then_falls_to_zero() -> None:
-    settings = TrainSettings("mnist", epochs=10, learning_rate=0.1, warmup_epochs=1)
-    assert settings.rate_at(0.5) == pytest.approx(0.05, rel=0.01)
-    assert settings.rate_at(5) == pytest.approx(0.05)
-    assert settings.rate_at(10) == pytest.approx(0)
-
-
 def test_divergence_and_bad_settings_are_reported(digits: ImageData) -> None:
     with pytest.raises(BrainsurgeonError, match=r"diverged in epoch 1.*Lower the learning rate"):
         train("mlpnet", digits, dataclasses.replace(QUICK, learning_rate=1e20, warmup_epochs=0))
     with pytest.raises(BrainsurgeonError, match="at least one epoch"):
         TrainSettings("mnist", epochs=0)
-
-
-def test_every_network_has_settings() -> None:
-    assert set(DEFAULTS) == set(BUILDERS)
 
 
 @pytest.mark.gpu
