@@ -64,7 +64,7 @@ def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
     problem = ""
     try:
         for method in methods.values():
-            check_memory(method, weights, surgery.resident_bytes, device, surgery.footprint_of(method))
+            check_memory(method, weights, surgery.resident_bytes(method), device, surgery.footprint_of(method))
     except DoesNotFitError as error:
         problem = str(error)
     blocks = _blocks(methods.values(), weights)

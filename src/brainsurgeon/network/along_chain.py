@@ -11,12 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.network.held import passing
-from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.modes import modes_kept, without_cache
 from brainsurgeon.network.partition import find_chain
+from brainsurgeon.network.places import pieces_of, places_at_once
 from brainsurgeon.network.saved import saved
 from brainsurgeon.network.streaming import Stream, state_of
-from brainsurgeon.samples.batches import Batch, batch_size, is_tokens
+from brainsurgeon.samples.batches import Batch, batch_size, is_tokens, map_tensors
+
+PROBED = 32
+"""Tokens of a sequence that show which blocks there are."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class AlongChain:
     """Bytes of one sample: its hidden state, what the largest block and the tail keep for the way back.
 
     `blocks` is the number of blocks, 0 where there is no chain; `tokens` says that samples are sequences of tokens.
+    `piece` is what the tail keeps where sequences go through it in pieces, 0 where they do not.
     """
 
     hidden: int = 0
@@ -31,15 +36,23 @@ class AlongChain:
     tail: int = 0
     blocks: int = 0
     tokens: bool = False
+    piece: int = 0
 
 
-def along_chain(batch_loss: BatchLoss, batch: Batch, layers: Sequence[str], device: torch.device) -> AlongChain:
-    """Measure one batch on its way through the first block of each kind, and the tail."""
+def along_chain(
+    batch_loss: BatchLoss, batch: Batch, layers: Sequence[str], device: torch.device, loss: LossLike = ""
+) -> AlongChain:
+    """Measure one batch on its way through the first block of each kind, and the tail.
+
+    Where the `loss` lets sequences be cut, a few tokens show the chain, and the tail is that of a piece.
+    """
     model, count = batch_loss.model, batch_size(batch)
     with modes_kept(model), without_cache(model):
         model.eval()
         with passing(model, device):
-            chain = find_chain(model, lambda: batch_loss(batch), layers)
+            places = places_at_once(loss, model, batch)
+            probe = batch if places is None else map_tensors(lambda tensor: tensor[:, :PROBED], batch)
+            chain = find_chain(model, lambda: batch_loss(probe), layers)
         if not chain.names:
             return AlongChain()
         stream = Stream(model, batch_loss, [batch], [], chain, device)
@@ -60,9 +73,11 @@ def along_chain(batch_loss: BatchLoss, batch: Batch, layers: Sequence[str], devi
                 with torch.no_grad():
                     hidden = state_of(run(0, hidden.clone()))
         with stream.passed_over() as end:
-            tail = _saved(model, partial(end, 0), hidden)
+            some, share = pieces_of(batch, places)[0]
+            piece = _saved(model, lambda state: end(0, state, some), hidden)
     tokens = is_tokens(batch)
-    return AlongChain(stream.hidden[0].nbytes // count, largest // count, tail // count, len(chain.names), tokens)
+    sizes = (stream.hidden[0].nbytes // count, largest // count, int(piece / share) // count)
+    return AlongChain(*sizes, len(chain.names), tokens, 0 if places is None else piece // count)
 
 
 def _kind(module: nn.Module) -> tuple[tuple[int, ...], ...]:

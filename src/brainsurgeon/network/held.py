@@ -177,11 +177,14 @@ def writing(model: nn.Module, name: str) -> Iterator[Tensor]:
         holder.put(values)
 
 
-def largest_unit(model: nn.Module) -> int:
-    """Return the bytes of the largest part of a model that is brought into memory at once, of those held elsewhere."""
+def largest_unit(model: nn.Module, everything: bool = False) -> int:
+    """Return the bytes of the largest part of a model that is brought to a device at once.
+
+    What is there already does not count: with `everything` nothing is, else all that is not held elsewhere.
+    """
     held, sizes, listed = held_in(model), [0], 0
     for module, recurse in _units(model):
-        size = sum(t.nbytes for t in {slot.tensor: 0 for slot in _slots(module, recurse)} if t in held)
+        size = sum(t.nbytes for t in {slot.tensor: 0 for slot in _slots(module, recurse)} if everything or t in held)
         sizes.append(size if recurse else 0)
         listed += 0 if recurse else size
     return max(*sizes, listed)  # head and tail of the chain are brought together

@@ -18,6 +18,8 @@ from brainsurgeon.network.token_loss import next_token_loss
 from brainsurgeon.samples.batches import Batch
 
 LossLike = str | Callable[..., Tensor]
+NEXT_TOKEN = "next_token"
+"""The cross entropy of each token given those before it."""
 MATCH = "match"
 """The distance from the dense model's outputs, which `Surgery` makes a loss of (`network/match.py`)."""
 
@@ -55,7 +57,7 @@ def _as_model_loss(loss: LossLike) -> Callable[[nn.Module, Batch], Tensor]:
     """Bring a name, a `loss(output, target)` or a `loss(model, batch)` to the last form."""
     if loss == "model":
         return _own_loss
-    if loss == "next_token":
+    if loss == NEXT_TOKEN:
         return _next_token
     if isinstance(loss, str):
         if loss.partition(":")[0] == MATCH:
@@ -109,7 +111,7 @@ def distillation_loss(
     dense weights is the Fisher matrix; for any other the mean squared difference. None, too, where the output for the
     `probe` is no tensor.
     """
-    if loss == "next_token":
+    if loss == NEXT_TOKEN:
         return partial(_token_distance, dense)
     if loss == "model" or (callable(loss) and not isinstance(loss, str) and _takes_model(loss)):
         return None
@@ -163,8 +165,8 @@ def distance(found: Tensor, wanted: Tensor, axis: int | None, temperature: float
 
 def output_loss(loss: LossLike, model: nn.Module, probe: Batch) -> OutputLoss | None:
     """Return the two steps of a loss, None where it does not show the outputs: a `loss(model, batch)`, or no tensor."""
-    if loss == "next_token":
-        return OutputLoss(_logits, _token_loss, -1)
+    if loss == NEXT_TOKEN:
+        return OutputLoss(token_logits, _token_loss, -1)
     if hasattr(loss, "output_loss"):  # it knows its steps
         steps: OutputLoss = loss.output_loss()
         return steps
@@ -185,14 +187,14 @@ def _of_classes(loss: LossLike) -> bool:
 def _token_distance(dense: nn.Module, model: nn.Module, batch: Batch) -> Tensor:
     """Return the mean divergence of a language model's predictions from the dense model's, position by position."""
     with torch.no_grad():
-        wanted = _logits(dense, batch).float().log_softmax(-1)
-    found = _logits(model, batch).float().log_softmax(-1)
+        wanted = token_logits(dense, batch).float().log_softmax(-1)
+    found = token_logits(model, batch).float().log_softmax(-1)
     return (wanted.exp() * (wanted - found)).sum(-1).mean()
 
 
 def _next_token(model: nn.Module, batch: Batch) -> Tensor:
     """Return a language model's mean cross entropy of each token given those before it; a batch holds token numbers."""
-    return _token_loss(_logits(model, batch), batch)
+    return _token_loss(token_logits(model, batch), batch)
 
 
 def _token_loss(logits: Tensor, batch: Batch) -> Tensor:
@@ -211,7 +213,8 @@ def _tokens(batch: Batch) -> Tensor:
     return tokens
 
 
-def _logits(model: nn.Module, batch: Batch) -> Tensor:
+def token_logits(model: nn.Module, batch: Batch) -> Tensor:
+    """Return a language model's scores, samples × tokens × vocabulary."""
     # A cache of keys and values would only take memory, and would tie one call to the next.
     extra = {"use_cache": False} if hasattr(getattr(model, "config", None), "use_cache") else {}
     tokens = _tokens(batch)  # refused here if they are none

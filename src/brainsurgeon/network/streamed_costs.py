@@ -19,6 +19,7 @@ from brainsurgeon.distributed import gather_rows, world_size
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.output_costs import backward, mean_costs, slopes_added
 from brainsurgeon.network.partition import first_tensor
+from brainsurgeon.network.places import pieces_of
 from brainsurgeon.network.streaming import REST, Stream, state_of
 from brainsurgeon.samples.batches import batch_size
 
@@ -88,10 +89,11 @@ class _Way:
             for number, size in enumerate(self.sizes):
                 pulse()
                 state = _leaf(states[number], self.stream.device)
-                with slopes_added(head, past, size), slopes_added(tail, self.totals, size):
-                    value = run(number, state)
-                    backward(value)
-                total += float(value.detach()) * size
+                for piece, share in pieces_of(self.stream.batches[number], self.stream.places):
+                    with slopes_added(head, past, size), slopes_added(tail, self.totals, size):
+                        value = run(number, state, piece)
+                        backward(value * share)
+                    total += share * float(value.detach()) * size
                 self.slopes.append(_slope(state))
                 if any(bool(squares.any()) for squares in past.values()):
                     raise Entangled

@@ -24,7 +24,8 @@ from brainsurgeon.network.held import lent, passing
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.partition import Chain, first_tensor
 from brainsurgeon.network.parts import Part, Reached, nowhere, watching
-from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.network.places import pieces_of
+from brainsurgeon.samples.batches import Batch, batch_size, map_tensors
 
 REST = torch.device("cpu")
 """Where hidden states wait: a device holds one part, its moments and one batch."""
@@ -37,7 +38,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Stream:
     """Calibration batches on their way through a model, part by part; a stream is gone through once.
 
-    `call` runs the whole model on a batch; the model's outputs are not looked at.
+    `call` runs the whole model on a batch; the model's outputs are not looked at. So many `places` of each sequence go
+    through what is behind the chain at once (None: all of them).
     """
 
     model: nn.Module
@@ -46,6 +48,7 @@ class Stream:
     layers: list[LinearMap]
     chain: Chain
     device: torch.device
+    places: int | None = None
     hidden: list[Tensor] = field(default_factory=list, init=False)
     _given: list[list[Arguments]] = field(default_factory=list, init=False)  # of each batch, to each module
     _by_name: list[str | None] = field(default_factory=list, init=False)  # how a module is given its first tensor
@@ -202,19 +205,28 @@ class Stream:
                 yield from (float(self._whole(number)) for number in range(len(self.batches)))
             return
         with self.passed_over() as run, torch.no_grad():
-            yield from (float(run(number, self.hidden[number])) for number in range(len(self.batches)))
+            for number, batch in enumerate(self.batches):
+                pieces = pieces_of(batch, self.places)
+                yield sum(share * float(run(number, self.hidden[number], piece)) for piece, share in pieces)
 
     @contextmanager
-    def passed_over(self) -> Iterator[Callable[[int, Tensor], Any]]:
-        """Give a way to run the model on a batch whose chain only hands on the hidden state that is given."""
+    def passed_over(self) -> Iterator[Callable[..., Any]]:
+        """Give a way to run the model on a batch whose chain only hands on the hidden state that is given.
+
+        It takes the number of a batch, the state, and the piece of the sequences that is run (None: all).
+        """
         current = [torch.empty(0)]
 
         def hand_on(number: int, *args: Any, **kwargs: Any) -> Any:
             return self._wrapped(number, current[0].to(self.device, copy=True), args, kwargs)
 
-        def run(number: int, hidden: Tensor) -> Any:
-            current[0] = hidden
-            return self.call(self.batches[number])
+        def run(number: int, hidden: Tensor, piece: slice | None = None) -> Any:
+            batch = self.batches[number]
+            if piece is None:
+                current[0] = hidden
+                return self.call(batch)
+            current[0] = hidden[:, piece]
+            return self.call(map_tensors(lambda tensor: tensor[:, piece], batch))
 
         replaced = [partial(hand_on, number) for number in range(len(self.chain.names))]
         with lent(self.model, self.model, self.device, self.chain.names), self._replaced(replaced):

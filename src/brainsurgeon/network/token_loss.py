@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-PIECE_BYTES = 1 << 26
+PIECE_BYTES = 1 << 24
 """Of logits in float32 that are worked on at once; a constant, so that numbers never depend on free memory."""
 
 

@@ -28,7 +28,7 @@ FEWEST_SAMPLES = 64
 
 def needs_of(method: Method, surgery: Surgery) -> dict[str, int]:
     """Return the bytes that a method will take for a model that is prepared, part by part."""
-    return memory_needs(method, surgery.weights, surgery.resident_bytes, surgery.footprint_of(method))
+    return memory_needs(method, surgery.weights, surgery.resident_bytes(method), surgery.footprint_of(method))
 
 
 def check_memory(

@@ -43,6 +43,8 @@ UNSUMMED = 0.7
 """The share of the steps of a recurrent layer whose gradients wait to be added up."""
 NOT_RETURNED = 0.4
 """What a candidate has held and the allocator has not given back when the next one comes."""
+RETURNED = 2
+"""What the tail has kept, and the slopes at it, on the way back."""
 BATCH = 32
 """Samples of a pass."""
 TRAINED, RETURNING = 10, 0.8
@@ -142,7 +144,7 @@ def _streamed(sample: Footprint, most: int) -> dict[str, int]:
     together, alone = (TOKENS, 1) if chain.tokens else (IMAGES, IMAGES)  # for moments, and on the way back
     waiting = min(STATE_BYTES, min(REPORTED, most) * chain.blocks * chain.hidden)
     return {
-        "passes": max(together * chain.block, alone * max(chain.block, chain.tail)),
+        "passes": max(together * chain.block, alone * max(chain.block, RETURNED * (chain.piece or chain.tail))),
         "hidden states": max(int(min(sample.samples, most)) * chain.hidden, waiting),
     }
 

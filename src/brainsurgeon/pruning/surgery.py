@@ -96,13 +96,17 @@ class Surgery:
         """The bytes of the model."""
         return sum(tensor.nbytes for tensor in self.original.state_dict().values() if isinstance(tensor, Tensor))
 
-    @property
-    def resident_bytes(self) -> int:
-        """The bytes of the model that are in memory at once: all, or its largest part where it is held elsewhere."""
-        if not self.held:
+    def resident_bytes(self, method: Method) -> int:
+        """Return the bytes of the model that are in the device's memory at once: all, or its largest part.
+
+        That is so where it is held elsewhere, and where a method brings one block after the other to a GPU.
+        """
+        kinds = {parameter.device.type for parameter in self.original.parameters()}
+        brought = isinstance(method, Layerwise) and self.device.type not in kinds
+        if not self.held and not (brought and self._along_blocks.chain.blocks):
             return self.model_bytes
         with taken_over(self.original):
-            return largest_unit(self.original)
+            return largest_unit(self.original, everything=not self.held)
 
     def footprint_of(self, method: Method) -> Footprint:
         """Return what one sample takes of memory: block by block where a method goes so, else of the whole model."""
@@ -151,7 +155,7 @@ class Surgery:
         try:
             with taken_over(model), own_mode(), frozen(model):
                 loss = BatchLoss(model, self.loss)
-                found = along_chain(loss, moved(one, self.device), self.weights.names, self.device)
+                found = along_chain(loss, moved(one, self.device), self.weights.names, self.device, self.loss)
         except Exception:  # another network's code, given other tensors than its own: it is run as a whole
             return AlongChain()
         return found if self.device.type == "cpu" else replace(found, hidden=0)
@@ -229,7 +233,7 @@ class Surgery:
             if method.uses_data and self.data is not None:
                 load()
                 sample = self.footprint_of(method)
-                check_memory(method, self.weights, self.resident_bytes, self.device, sample)
+                check_memory(method, self.weights, self.resident_bytes(method), self.device, sample)
             return method.run(self, task)
         except BadSampleError as error:
             raise error.located(self._given) from error

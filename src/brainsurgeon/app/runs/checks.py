@@ -38,7 +38,8 @@ def check_fits(run: RunFolder, recipe: Recipe, target: Target, cells: int) -> No
     else:
         run.check_disk(cells * (model + size) + STATE_BYTES * size + kept)
     for method in methods:
-        check_memory(method, surgery.weights, surgery.resident_bytes, surgery.device, surgery.footprint_of(method))
+        resident, sample = surgery.resident_bytes(method), surgery.footprint_of(method)
+        check_memory(method, surgery.weights, resident, surgery.device, sample)
 
 
 def digest(tensor: Tensor) -> str:

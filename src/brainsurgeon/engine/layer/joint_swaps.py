@@ -161,12 +161,13 @@ def _couplings(moments: Tensor, inverted: Tensor, pruned: Tensor, listed: Tensor
     mask = (~pruned).to(moments.dtype).repeat_interleave(width, -2)
     full = _rows_of(moments, flat)
     own = inverted.diagonal(dim1=-2, dim2=-1).gather(-1, flat).unsqueeze(-1)
-    start = _rows_of(inverted, flat) / -own * mask
-    coupling, residual = _solve(moments, inverted, mask, full * mask, start, COUPLING_STEPS)
+    start = _rows_of(inverted, flat).div_(-own).mul_(mask)
     split = (*listed.shape, moments.shape[-1])
-    v, r, a = coupling.view(split), residual.view(split), full.view(split)
-    own_block = a.gather(-1, listed.unsqueeze(-2).expand(*listed.shape, width))
-    schur = own_block - v @ (a * mask.view(split)).transpose(-1, -2) - r @ v.transpose(-1, -2)
+    own_block = full.view(split).gather(-1, listed.unsqueeze(-2).expand(*listed.shape, width))
+    right = full.mul_(mask)
+    coupling, residual = _solve(moments, inverted, mask, right, start, COUPLING_STEPS)
+    v, r = coupling.view(split), residual.view(split)
+    schur = own_block - v @ right.view(split).transpose(-1, -2) - r @ v.transpose(-1, -2)
     floor = (1 / own).view(listed.shape)
     missing = (floor - schur.diagonal(dim1=-2, dim2=-1)).clamp_min(0.0)
     return v, schur + torch.diag_embed(missing)
@@ -175,23 +176,26 @@ def _couplings(moments: Tensor, inverted: Tensor, pruned: Tensor, listed: Tensor
 def _solve(
     moments: Tensor, inverted: Tensor, mask: Tensor, right: Tensor, start: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """Return x with x Ã_SS ≈ right on the kept entries of each row, and the residual: a few steps from the start."""
+    """Return x with x Ã_SS ≈ right on the kept entries of each row, and the residual: a few steps from the start.
+
+    The start is written into: every array here is as large as all candidates' rows.
+    """
     tiny = torch.finfo(moments.dtype).tiny
-    product = (start @ moments) * mask
+    product = (start @ moments).mul_(mask)
     scale = dot(start, right) / dot(start, product).clamp_min(tiny)  # the best multiple of the start costs nothing
-    solution, residual = start * scale, torch.addcmul(right, -scale, product)
-    direction = (residual @ inverted) * mask
+    solution, residual = start.mul_(scale), torch.addcmul(right, -scale, product)
+    direction = (residual @ inverted).mul_(mask)
     slack = dot(residual, direction)
     for step in range(steps):
         pulse()
-        product = (direction @ moments) * mask
+        torch.matmul(direction, moments, out=product).mul_(mask)
         length = slack / dot(direction, product).clamp_min(tiny)
-        solution = torch.addcmul(solution, length, direction)
-        residual = torch.addcmul(residual, -length, product)
+        solution.addcmul_(length, direction)
+        residual.addcmul_(-length, product)
         if step + 1 < steps:
-            ahead = (residual @ inverted) * mask
+            ahead = torch.matmul(residual, inverted, out=product).mul_(mask)
             fresh = dot(residual, ahead)
-            direction = torch.addcmul(ahead, fresh / slack.clamp_min(tiny), direction)
+            torch.addcmul(ahead, fresh / slack.clamp_min(tiny), direction, out=direction)
             slack = fresh
     return solution, residual
 

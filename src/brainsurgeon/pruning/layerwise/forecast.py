@@ -46,7 +46,9 @@ def forecast(
     shares = share_out(budget, sparsity, surgery.weights.parts, name_matches)
     problem = ""
     try:
-        check_memory(chosen, surgery.weights, surgery.resident_bytes, surgery.device, surgery.footprint_of(chosen))
+        check_memory(
+            chosen, surgery.weights, surgery.resident_bytes(chosen), surgery.device, surgery.footprint_of(chosen)
+        )
     except DoesNotFitError as error:
         problem = str(error)
     seconds = {} if problem else seconds_of(surgery, chosen, shares)

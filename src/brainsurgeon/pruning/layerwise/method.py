@@ -17,11 +17,12 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_suspects
 from brainsurgeon.network.held import held_in, passing, writing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
-from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import frozen, modes_kept, without_cache
 from brainsurgeon.network.output_costs import output_costs
 from brainsurgeon.network.partition import Chain, find_chain
+from brainsurgeon.network.places import places_at_once
 from brainsurgeon.network.streamed_costs import Entangled, streamed_costs
 from brainsurgeon.network.streaming import Stream, mean_over_ranks, parts_agree, streamed_loss
 from brainsurgeon.network.weights import Layer
@@ -115,13 +116,13 @@ class Layerwise:
             check_suspects(loss, batches, home)
         check_ranks(loss.model, batches)
         notes: list[str] = []
-        chain = self._chain(loss, probe, home, layers, notes)
+        chain, places = self._chain(surgery.loss, loss, probe, home, layers, notes)
 
         def call(batch: Batch) -> Tensor:
             return loss(map_tensors(lambda t: t.to(surgery.device), batch))
 
         def stream(some: list[Batch]) -> Stream:
-            return Stream(loss.model, call, some, layers, chain, surgery.device)
+            return Stream(loss.model, call, some, layers, chain, surgery.device, places)
 
         reported = _one_by_one(batches, REPORTED)
         with task.clock.measure("costs"):
@@ -166,17 +167,31 @@ class Layerwise:
         )
 
     def _chain(
-        self, loss: BatchLoss, probe: Batch, home: torch.device, layers: list[LinearMap], notes: list[str]
-    ) -> Chain:
-        """Return the chain of modules that the forward pass is taken apart into; empty where there is none."""
+        self,
+        kind: LossLike,
+        loss: BatchLoss,
+        probe: Batch,
+        home: torch.device,
+        layers: list[LinearMap],
+        notes: list[str],
+    ) -> tuple[Chain, int | None]:
+        """Return the chain of modules that the forward pass is taken apart into; empty where there is none.
+
+        With it, how many places of a sequence go through what is behind it at once.
+        """
 
         def call(batch: Batch) -> Tensor:
             return loss(map_tensors(lambda t: t.to(home), batch))
 
         with passing(loss.model, home):
             chain = find_chain(loss.model, lambda: call(probe), [layer.name for layer in layers])
-        agree = bool(chain.names) and parts_agree(Stream(loss.model, call, [probe], layers, chain, home))
-        agree = bool(chain.names) and bool(broadcast(torch.tensor(agree), 0))
+            places = places_at_once(kind, loss.model, map_tensors(lambda t: t.to(home), probe))
+        agree = False
+        for some in dict.fromkeys([places, None]) if chain.names else ():
+            agree = parts_agree(Stream(loss.model, call, [probe], layers, chain, home, some))
+            if agree := bool(broadcast(torch.tensor(agree), 0)):
+                places = some
+                break
         if not agree and held_in(loss.model):
             raise BrainsurgeonError(
                 "no list of blocks was found that the forward pass goes through one after the other, so the model "
@@ -184,8 +199,8 @@ class Layerwise:
             )
         if chain.names and not agree:
             notes.append("the forward pass is no chain of modules, so each layer takes passes of the whole model")
-            return Chain()
-        return chain
+            return Chain(), None
+        return chain, places
 
     def _batches(self, surgery: Surgery, seed: int) -> list[Batch]:
         if surgery.data is None:
