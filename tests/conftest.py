@@ -1,6 +1,7 @@
 """What all tests share: hypothesis draws the same examples on every run, without a time limit for each."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,3 +24,11 @@ def _in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a user's own key, and a place to stand in."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "state"

@@ -150,13 +150,3 @@ def test_wrong_kinds_of_finetune_settings_are_refused_in_words(settings: dict[st
     (name,) = settings
     with pytest.raises(BrainsurgeonError, match=f"{name} must be"):
         brainsurgeon.finetune(network(), samples(), masks={}, **settings)
-
-
-def test_scoring_leaves_every_module_in_its_mode() -> None:
-    from brainsurgeon.app.scores import measure
-    from brainsurgeon.app.target import Target
-
-    model = network().train()
-    model[0].eval()
-    assert measure(Target(model, None, test=samples()))["accuracy"] > 0
-    assert [module.training for module in model] == [False, True, True]

@@ -1,8 +1,7 @@
-"""A foreign run folder or recipe runs no code; recipes of odd kinds are refused in words."""
+"""Targets that are no functions of the user, and recipes of odd kinds, are refused in words."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -10,83 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from foreign import model_file, run
 
-from brainsurgeon.app import trust
-from brainsurgeon.app.cli import main
 from brainsurgeon.app.recipe import RecipeError, make_recipe, read_recipe, read_value
 from brainsurgeon.app.target import TargetError, load_target
 from brainsurgeon.errors import BrainsurgeonError
-
-MODEL = """
-import torch, pathlib
-{extra}
-def build():
-    pathlib.Path({marker!r}).write_text("ran")
-    generator = torch.Generator().manual_seed(0)
-    x, y = torch.randn(40, 6, generator=generator), torch.randint(3, (40,), generator=generator)
-    torch.manual_seed(0)
-    return torch.nn.Linear(6, 3), (x, y)
-"""
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "state"
-
-
-def model_file(folder: Path, extra: str = "") -> tuple[Path, Path]:
-    marker = folder / "marker"
-    path = folder / "mine.py"
-    path.write_text(MODEL.format(marker=str(marker), extra=extra))
-    return path, marker
-
-
-def run(*arguments: Any) -> int:
-    return main([str(argument) for argument in arguments])
-
-
-def test_ones_own_run_is_read_and_a_foreign_one_is_not(
-    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, marker = model_file(tmp_path)
-    assert run("prune", f"{path}:build", "-m", "mp", "-s", "0.5", "-o", tmp_path / "run", "-q") == 0
-    commands = [
-        ("prune", "--resume", tmp_path / "run", "-q"),
-        ("evaluate", tmp_path / "run", "--seconds", "0"),
-        ("export", tmp_path / "run", "masks", tmp_path / "masks"),
-        ("finetune", tmp_path / "run", "-o", tmp_path / "tuned", "--epochs", "1", "-q"),
-    ]
-    for command in commands:
-        assert run(*command) == 0, capsys.readouterr().err
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
-    shutil.rmtree(tmp_path / "run" / "result")
-    for name in ("masks", "tuned"):
-        shutil.rmtree(tmp_path / name, ignore_errors=True)
-    marker.unlink()
-    capsys.readouterr()
-    for command in commands:
-        assert run(*command) == 1
-        assert "give --trust" in " ".join(capsys.readouterr().err.split())
-        assert not marker.exists()
-    assert run("prune", "--resume", tmp_path / "run", "-q", "--trust") == 0
-    assert marker.exists()
-    assert run("evaluate", tmp_path / "run", "--seconds", "0", "--trust") == 0
-    assert run("evaluate", tmp_path / "run", "--seconds", "0", "-t", f"{path}:build") == 0
-    marker.unlink()
-    assert run("report", tmp_path / "run") == 0
-    assert not marker.exists()
-
-
-def test_a_recipe_that_was_changed_is_no_longer_ones_own(tmp_path: Path, state: Path) -> None:
-    path, marker = model_file(tmp_path)
-    assert run("prune", f"{path}:build", "-m", "mp", "-s", "0.5", "-o", tmp_path / "run", "-q") == 0
-    recipe = tmp_path / "run" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("build", "other"))
-    marker.unlink()
-    assert run("evaluate", tmp_path / "run") == 1
-    assert not marker.exists()
 
 
 @pytest.mark.parametrize(
@@ -170,14 +97,3 @@ def test_a_recipe_that_is_written_can_be_read_back() -> None:
     methods = ["mp", "wf"]
     recipe = make_recipe({"target": "demo", "method": methods, "include": methods, "exclude": methods})
     assert read_value(recipe.to_yaml())["exclude"] == methods
-
-
-def test_a_recipe_that_was_changed_after_it_was_signed_is_not_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "recipe.yaml").write_text("target: demo\n")
-    trust.sign(tmp_path)
-    assert trust.is_ours(tmp_path)
-    (tmp_path / "recipe.yaml").write_text("target: other.py:build\n")
-    assert not trust.is_ours(tmp_path)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from commands import TARGET
 from safetensors.torch import load_file
 
 from brainsurgeon.app.runs import RunFolder, execute
-
-TARGET = f"{Path(__file__).parents[1] / 'app' / 'runs' / 'own_model.py'}:build"
-
 
 SETTINGS = {
     "target": TARGET,

@@ -189,7 +189,7 @@ LAYER_FAULTS = [
         "app/trust.py",
         "hmac.compare_digest(given, _signature(key, folder / name))",
         "bool(given)",
-        "tests/hardening/test_trust.py",
+        "tests/app/test_trust.py",
     ),
     Fault(
         "top five counted as the first",

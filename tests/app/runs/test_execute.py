@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from killing import SETTINGS, TARGET, outcome, start
-from safetensors.torch import load_file
+from killing import SETTINGS, outcome, start
 
 from brainsurgeon.app.recipe import make_recipe
 from brainsurgeon.app.runs import RunError, RunFolder, execute
 from brainsurgeon.app.runs import execute as execute_module
 from brainsurgeon.app.runs.cells import Cell
-from brainsurgeon.app.target import load_target
-from brainsurgeon.files.checkpoint import load_checkpoint
 
 
 def records(run: RunFolder) -> list[dict]:
@@ -86,22 +82,6 @@ def test_a_run_that_dies_right_after_a_cell_goes_on_with_the_next(
     assert records(run) == records(undisturbed[0])
 
 
-def test_a_cell_whose_model_is_gone_is_done_again(tmp_path: Path) -> None:
-    run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.5}), tmp_path / "run")
-    cell = execute(run)[0]
-    before = outcome(run)
-    (cell.folder / "model.safetensors").unlink()
-    assert not cell.finished
-    execute(run)
-    assert outcome(run) == before
-
-
-def test_sparsities_that_are_close_have_cells_of_their_own(tmp_path: Path) -> None:
-    close = [0.90000012, 0.90000042]
-    run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": close}), tmp_path / "run")
-    assert [cell.result()["sparsity"] for cell in execute(run)] == close
-
-
 def test_a_finished_run_is_not_touched_by_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunFolder.create(make_recipe({**SETTINGS, "method": "mp", "sparsity": 0.5}), tmp_path / "run")
     cells = execute(run)
@@ -110,28 +90,6 @@ def test_a_finished_run_is_not_touched_by_resuming(tmp_path: Path, monkeypatch: 
     assert execute(run) == cells
     assert {path: path.stat().st_mtime_ns for path in cells[0].folder.iterdir()} == before
     assert not run.steps.exists()
-
-
-def test_what_is_saved_is_what_was_pruned(tmp_path: Path) -> None:
-    """The model in the folder loads, and is zero exactly where its masks say, with the exact count."""
-    run = RunFolder.create(make_recipe({**SETTINGS, "method": "cbs", "sparsity": 0.8}), tmp_path / "run")
-    cell = execute(run)[0]
-    model = load_checkpoint(load_target(TARGET).model, cell.folder / "model.safetensors")
-    masks = load_file(cell.folder / "masks.safetensors")
-    assert sum(int(mask.sum()) for mask in masks.values()) == cell.result()["pruned"] == 288
-    for name, mask in masks.items():
-        assert torch.equal(model.get_parameter(name) == 0, mask)
-
-
-def test_a_run_does_not_go_on_with_another_model_or_other_data(tmp_path: Path) -> None:
-    run = RunFolder.create(make_recipe({**SETTINGS, "method": "cbs", "sparsity": 0.8}), tmp_path / "run")
-    run.note(model="another")
-    with pytest.raises(RunError, match="the model has other weights than when it was started"):
-        execute(run)
-    run.note(model=None)
-    run.note(data="other")
-    with pytest.raises(RunError, match="the data come in another order, or are other data"):
-        execute(run)
 
 
 @pytest.mark.parametrize(("method", "moment"), [("cbs", 1), ("cbs", 2), ("staged", 3), ("auto", 1), ("auto", 3)])

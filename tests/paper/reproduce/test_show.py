@@ -8,24 +8,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from brainsurgeon.app.cli import app
 from brainsurgeon.paper.reproduce import show as module
 from brainsurgeon.paper.reproduce.cells import Cell, read_cells
-from brainsurgeon.paper.reproduce.published import PUBLISHED
 from brainsurgeon.paper.reproduce.show import NETWORKS, TIMED, recorded_folder, show
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "experiments" / "results"
-
-
-def test_what_is_recorded_is_shown_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = CliRunner().invoke(app, ["reproduce", "table1", "--recorded"])
-    assert shown.exit_code == 0, shown.output
-    assert f"({PUBLISHED['mlpnet']['cbs'][0.9]:.2f})" in shown.output  # whole, though it is wider than the terminal
-    assert not list(tmp_path.iterdir())
 
 
 def test_cells_of_the_folder_one_stands_in_come_first_then_those_of_the_wheel(

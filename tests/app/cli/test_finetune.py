@@ -1,0 +1,42 @@
+"""`brainsurgeon finetune`: the count is kept, and the output checked first."""
+
+from pathlib import Path
+
+import pytest
+from commands import Run
+
+from brainsurgeon.files import read
+from brainsurgeon.training import finetune as finetune_module
+
+
+def test_finetune_notices_an_unwritable_output_before_it_begins(
+    saved: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finetune_module, "finetune", lambda *_, **__: pytest.fail("it was trained"))
+    (tmp_path / "file").write_text("")
+    assert "cannot write to" in run("finetune", saved, "-t", "demo", "-o", tmp_path / "file" / "tuned", status=1)
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_finetune_keeps_the_count_and_gains_accuracy(saved: Path, run: Run, tmp_path: Path) -> None:
+    told = run(
+        "finetune",
+        saved,
+        "-t",
+        "demo",
+        "-o",
+        tmp_path / "tuned",
+        "--epochs",
+        3,
+        "--learning-rate",
+        0.05,
+        "--compressed",
+        "--quiet",
+    )
+    assert "30,742 weights are exactly zero" in told
+    outcome = read(tmp_path / "tuned")
+    assert outcome.pruned == 30_742
+    assert outcome.record is not None
+    scores = outcome.record["finetuned"]
+    assert scores["after"]["accuracy"] > scores["before"]["accuracy"]
+    assert "is not empty" in run("finetune", saved, "-t", "demo", "-o", tmp_path / "tuned", status=1)

@@ -1,0 +1,55 @@
+"""What a run would prune, layer by layer, is what it prunes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from small import network, samples
+
+import brainsurgeon
+from brainsurgeon.app.forecast import _evenly, inspect
+from brainsurgeon.app.recipe import make_recipe
+from brainsurgeon.app.target import Target
+from brainsurgeon.engine.budget import Share
+
+
+def foreseen(**settings: Any) -> Any:
+    recipe = make_recipe({"target": "demo", "method": "mp", "sparsity": 0.5, **settings})
+    return inspect(recipe, Target(network(), samples(100)), timed=False)
+
+
+@pytest.mark.parametrize("budget", ["global", "uniform"])
+def test_the_counts_are_those_of_magnitude_pruning(budget: str) -> None:
+    found = foreseen(budget=budget, exclude=[])
+    result = brainsurgeon.prune(network(), None, 0.5, "mp", budget=budget)
+    expected = {layer.name: layer.pruned for layer in result.layers}
+    assert {plan.name: plan.pruned for plan in found.layers if plan.pruned is not None} == expected
+    assert (found.count, found.size) == (result.pruned, result.size) == (54, 108)
+    assert [plan.name for plan in found.layers if plan.pruned is None] == ["0.bias", "2.bias"]
+
+
+def test_blocks_are_those_of_the_method_and_nothing_is_timed_that_is_not_asked_for() -> None:
+    whole, layers = foreseen(method="cbs", blocks="model"), foreseen(method="cbs", blocks="layer")
+    assert (whole.blocks, whole.widest) == (1, 108)
+    assert (layers.blocks, layers.widest) == (2, 72)
+    assert whole.seconds == {}
+    assert foreseen(method="cbs", num_gradients=100).memory["gradients"] == 100 * 108 * 4
+
+
+def test_what_does_not_fit_is_a_problem_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda device: 1000)
+    found = foreseen(method="cbs")
+    assert "1000 bytes are free" in found.problem
+    assert not foreseen(method="cbs").seconds
+
+
+def test_of_several_methods_the_one_that_needs_most_is_told() -> None:
+    both, dear = foreseen(method=["mp", "cbs"], num_gradients=100), foreseen(method="cbs", num_gradients=100)
+    assert both.memory == dear.memory
+
+
+def test_counts_in_proportion_to_sizes_add_up() -> None:
+    share = Share((("a", 0, 7), ("b", 7, 7), ("c", 14, 6)), 10)
+    assert sum(_evenly(share).values()) == 10
+    assert all(3 <= count <= 4 for count in _evenly(share).values())
