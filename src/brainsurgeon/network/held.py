@@ -81,13 +81,13 @@ def lent(
     without: tuple[str, ...] = (),
     recurse: bool = True,
 ) -> Iterator[None]:
-    """Put the tensors of a model's module on the device for a while; they go back where they were.
+    """Put the tensors of a model's module on the device for a while; they go back where they were, to the same memory.
 
     Those of its submodules that are named in `without` stay; so do those of all submodules without `recurse`.
     """
     held = held_in(model)
     slots = _slots(module, recurse, tuple(f"{name}." for name in without))
-    homes = {slot.tensor: slot.tensor.device for slot in slots if slot.tensor not in held}
+    homes = {slot.tensor: slot.tensor.data for slot in slots if slot.tensor not in held}
     brought: dict[Tensor, tuple[Tensor, int]] = {}
     try:
         for tensor in homes:
@@ -101,13 +101,21 @@ def lent(
         yield
     finally:
         for tensor, home in homes.items():
-            tensor.data = tensor.data.to(home)
+            _return(tensor, home)
         for slot in slots:
             if slot.tensor in held:
                 slot.table[slot.name] = slot.tensor
         for tensor, (values, version) in brought.items():
             if values._version != version:
                 held[tensor].put(values.detach())
+
+
+def _return(tensor: Tensor, home: Tensor) -> None:
+    """Write the values of a tensor into the memory that it had, which others may share."""
+    if tensor.data_ptr() != home.data_ptr():
+        with torch.inference_mode() if home.is_inference() else torch.no_grad():
+            home.copy_(tensor.data)
+        tensor.data = home
 
 
 def _in_place_of(placeholder: Tensor, values: Tensor) -> Tensor:

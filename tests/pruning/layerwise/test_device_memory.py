@@ -90,6 +90,16 @@ def test_the_whole_model_is_never_there_at_once() -> None:
     assert peak < sum(parameter.nbytes for parameter in model.parameters()) / 2
 
 
+def test_the_users_model_keeps_its_memory_and_its_numbers() -> None:
+    model = Speaker(50, 16, blocks=2)
+    before = {name: (value.data_ptr(), value.clone()) for name, value in model.named_parameters()}
+    peak_of(model, tokens_of(50, window=16), "wanda", "uniform")
+    for name, value in model.named_parameters():
+        assert value.data_ptr() == before[name][0], name
+        assert torch.equal(value, before[name][1]), name
+        assert value.requires_grad
+
+
 def test_whole_scores_and_pieces_give_the_same_network(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokens = Speaker(300, 16, blocks=2).double(), tokens_of(300)
 
