@@ -64,6 +64,8 @@ RANDOM = {
     "poisson",
 }
 IN_PLACE_RANDOM = {"normal_", "uniform_", "bernoulli_", "random_", "exponential_"}
+UNTESTED = {"__init__.py", "__main__.py", "_version.py", "errors.py"}
+"""Files by these names hold nothing to test by itself."""
 every_file = pytest.mark.parametrize("name", FILES)
 
 
@@ -109,6 +111,20 @@ def later_rooms(name: str, tree: ast.AST) -> set[str]:
 def test_every_file_is_in_a_room_and_few_stand_at_the_root() -> None:
     assert {room(name) for name in FILES} <= set(ROOMS)
     assert len([name for name in FILES if "/" not in name]) <= 6
+
+
+def mirrored(name: str) -> Path:
+    """Where the tests of a file lie."""
+    path = Path(name)
+    return Path(__file__).parent / path.parent / f"test_{path.name}"
+
+
+def test_every_file_has_its_tests_in_the_same_place() -> None:
+    """`src/brainsurgeon/a/b.py` is tested by `tests/a/test_b.py`, which holds tests."""
+    wanted = {name: mirrored(name) for name in FILES if Path(name).name not in UNTESTED}
+    missing = [name for name, tests in wanted.items() if not tests.is_file()]
+    assert not missing, "give each of these a test file of its own"
+    assert not [name for name, tests in wanted.items() if "def test_" not in tests.read_text()]
 
 
 @every_file
