@@ -76,7 +76,7 @@ class _Passes:
 @own_mode()
 def seconds_of(surgery: Surgery, method: Layerwise, shares: list[Share]) -> dict[str, float]:
     """Return the seconds of each step of a run on the surgery's device, by the names that a result has for them."""
-    model = surgery.original if surgery.held else surgery.batch_loss.model
+    model = surgery.original  # its blocks are brought to the device one by one
     loss = BatchLoss(model, surgery.loss)
     with taken_over(model), modes_kept(model), without_cache(model), torch.no_grad():
         model.eval()
