@@ -83,6 +83,27 @@ def test_a_picture_is_laid_out_by_pixels_without_those_that_are_ignored() -> Non
 
 
 @pytest.mark.parametrize(
+    ("outputs", "targets", "kinds", "shape"),
+    [
+        (torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), (CLASSES,), (4, 3)),
+        (torch.zeros(4), torch.tensor([0, 1, 1, 0]), (LABELS,), (4, 1)),
+        (torch.zeros(4, 3), torch.eye(4, 3), (LABELS,), (4, 3)),
+        (torch.zeros(4, 1), torch.tensor([0.5, 2.0, 1.0, 3.0]), (NUMBERS, CLASSES), (4, 1)),
+        (torch.zeros(2, 3, 5), torch.ones(2, 3, 5), (NUMBERS,), (10, 3)),
+    ],
+)
+def test_without_a_loss_the_shapes_say_what_targets_are(
+    outputs: Tensor, targets: Tensor, kinds: tuple[str, ...], shape: tuple[int, int]
+) -> None:
+    found, wanted = Answers(outputs, targets, None, None).arranged(kinds, "it")
+    assert found.shape == shape
+    assert torch.equal(wanted.double().sum(), targets.double().sum())
+    assert wanted.shape == (shape if kinds != (CLASSES,) else shape[:1])
+    with pytest.raises(BrainsurgeonError, match="it is of"):
+        Answers(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), None, None).arranged((LABELS, NUMBERS), "it")
+
+
+@pytest.mark.parametrize(
     ("answers", "words"),
     [
         (Answers(None, None, None, None), "one tensor of outputs and one of targets"),

@@ -70,3 +70,19 @@ def test_half_precision_is_widened_and_wider_numbers_are_left_alone() -> None:
     types = {torch.bfloat16: torch.float32, torch.float16: torch.float32}
     for given in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         assert streaming.widen(torch.ones(1, dtype=given)).dtype == types.get(given, given)
+
+
+def test_of_a_few_weights_only_their_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than one in eight; with more, all are read in order."""
+    read = list[int]()
+
+    def noted(columns: torch.Tensor, kept: torch.Tensor | None = None, **_: object) -> object:
+        read.append(len(columns) if kept is None else len(kept))
+        return iter(())
+
+    monkeypatch.setattr(streaming, "pieces", noted)
+    columns, x = torch.ones(32, 4, dtype=torch.bfloat16), torch.zeros(32, dtype=torch.float64)
+    for count in (1, 3, 4, 32):
+        x[:count] = 1.0
+        streaming.combine(columns, x)
+    assert read == [1, 3, 32, 32]

@@ -16,6 +16,8 @@ def test_the_objective_in_unit_coordinates_is_that_of_the_layer(generator: torch
     linear = torch.randn(5, 8, generator=generator, dtype=torch.float64)
     problem = standard_form(weights, moments, scales, linear)
     torch.testing.assert_close(problem.moments.diagonal(), torch.ones(8, dtype=torch.float64))
+    unit = (scales / scales.mean()).sqrt().unsqueeze(1) * moments.diagonal().sqrt()
+    torch.testing.assert_close(problem.weights, weights * unit)
     distance = problem.distance_of(other, weights).requires_grad_()
     slope = linear - weights @ moments
     expected = scales / scales.mean() * (row_error(other, weights, moments) - ((other - weights) * slope).sum(1))
