@@ -145,8 +145,8 @@ LAYER_FAULTS = [
     Fault(
         "masked weights move in training",
         "pruning/gradual/student.py",
-        "value.grad = gradient * self.masks[name] if name in self.masks else gradient",
-        "value.grad = gradient",
+        "            torch._foreach_mul_(list(gradients.values()), [self.masks[name] for name in gradients])\n",
+        "",
         GRADUAL,
     ),
     Fault(
@@ -159,8 +159,8 @@ LAYER_FAULTS = [
     Fault(
         "squared gradients not followed",
         "pruning/gradual/student.py",
-        "squares.lerp_(found.square(), 1 - SQUARES)",
-        "squares.lerp_(found.square(), 0.0)",
+        "[self.squares[name] for name in gradients], squares, 1 - SQUARES)",
+        "[self.squares[name] for name in gradients], squares, 0.0)",
         GRADUAL,
     ),
     Fault(
