@@ -9,7 +9,8 @@ from torch import nn
 
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.structured.fit import damped, examine_readers, statistics_again
+from brainsurgeon.structured.fit import Examination, damped, examine_readers, statistics_again
+from brainsurgeon.structured.groups import Group
 from brainsurgeon.structured.shrink import shrink
 
 
@@ -57,3 +58,22 @@ def test_statistics_are_those_of_all_samples_and_momenta_stay() -> None:
     torch.testing.assert_close(model[0].running_var, (inputs[:4].var(0) + inputs[4:8].var(0)) / 2)
     assert model[0].momentum == 0.3
     assert not model[0].training
+
+
+def test_rows_that_cost_more_weigh_more_and_a_bias_adds_a_constant() -> None:
+    """√(c_o/2 + c̄/2) of each row; the inputs of a unit are its columns."""
+    loss = BatchLoss(nn.Sequential(nn.Identity(), nn.Linear(4, 3)).double(), "mse")
+    layers = {layer.name: layer for layer in linear_maps(loss.model, ["1.weight"])}
+    inputs = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    moments = examine_readers(loss, layers, [(inputs, torch.zeros(20, 3).double())])
+    group = Group("a", 2, {("1.weight", 1): torch.tensor([[0, 2], [1, 3]])}, (), ("1.weight", "absent"), ())
+    costs = {"1.weight": torch.tensor([0.0, 1.0, 5.0], dtype=torch.float64)}
+    weights = loss.model[1].weight.detach()
+    scaled = weights * torch.tensor([1.0, 1.5, 3.5], dtype=torch.float64).sqrt().unsqueeze(1)
+    (plain,) = Examination(layers, moments, costs, {}, 0.1).readers(group, {"1.weight": 1})
+    torch.testing.assert_close(plain.weights, scaled)
+    assert plain.moments.shape == (4, 4)
+    assert plain.columns.tolist() == [[0, 2], [1, 3]]
+    (shifted,) = Examination(layers, moments, costs, {"1.weight": "1.bias"}, 0.1).readers(group, {"1.weight": 1})
+    torch.testing.assert_close(shifted.weights, torch.cat([scaled, torch.zeros(3, 1).double()], 1))
+    assert shifted.moments.shape == (5, 5)

@@ -38,3 +38,16 @@ def test_the_whole_network_has_the_sizes_that_are_counted_by_hand(case: str) -> 
     prepared = prepare(Surgery(model, data, loss, progress=False), 8, 1)
     assert prepared.parameters.count(prepared.units) == sum(p.numel() for p in model.parameters())
     assert prepared.multiply_adds.count(prepared.units) == count_multiply_adds(model, data[0][:2], {})[0]
+
+
+def test_a_head_saves_its_rows_its_columns_and_its_products() -> None:
+    """Of two samples with five positions: queries, keys and values, what reads them, scores and what they mix."""
+    build, data, loss = CASES["encoder"]
+    model = s.seeded(build)
+    open_attention(model)
+    prepared = prepare(Surgery(model, data, loss, progress=False), 8, 1)
+    heads = [group.name for group in prepared.groups].index("layer.self_attn.query")
+    positions, width, own = 2 * 5, 8, 2
+    expected = 3 * positions * width * own + positions * own * width + 2 * (positions * 5 * own)
+    assert prepared.multiply_adds.saved(prepared.units, heads, 1) == expected
+    assert prepared.parameters.saved(prepared.units, heads, 1) == 3 * own * (width + 1) + own * width
