@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from cases import every_device
 from torch import Tensor, nn
 
 import brainsurgeon
@@ -13,8 +14,6 @@ from brainsurgeon.network.along_chain import AlongChain, along_chain
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.pruning.memory import memory_needs
 from brainsurgeon.pruning.methods import make_method
-
-CPU = torch.device("cpu")
 
 
 class Block(nn.Module):
@@ -28,16 +27,20 @@ class Block(nn.Module):
         return self.back(torch.sigmoid(self.layer(x)))
 
 
-def measured(model: nn.Module, inputs: Tensor) -> AlongChain:
+def measured(model: nn.Module, inputs: Tensor, device: str = "cpu") -> AlongChain:
+    """What is found of a model on the CPU whose blocks visit a device."""
     frozen = model.requires_grad_(False)
     names = [name for name, _ in model.named_parameters() if name.endswith("weight")]
-    return along_chain(BatchLoss(frozen, "cross_entropy"), (inputs, torch.zeros(len(inputs)).long()), names, CPU)
+    batch = inputs.to(device), torch.zeros(len(inputs)).long().to(device)
+    return along_chain(BatchLoss(frozen, "cross_entropy"), batch, names, torch.device(device))
 
 
+@every_device
 @pytest.mark.parametrize("widths", [(6, 6, 6, 6), (6, 6, 24, 24)])
-def test_by_hand(widths: tuple[int, ...]) -> None:
+def test_by_hand(widths: tuple[int, ...], device: str) -> None:
     blocks = [Block(a, b) for a, b in itertools.pairwise(widths)]
-    found = measured(nn.Sequential(*blocks, nn.Flatten(), nn.Linear(5 * widths[-1], 3)), torch.randn(2, 5, 6))
+    model = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(5 * widths[-1], 3))
+    found = measured(model, torch.randn(2, 5, 6), device)
     assert found.hidden == 5 * 6 * 4
     assert found.block == 5 * max(widths) * 4, "what the sigmoid gave"
     assert found.blocks >= 3

@@ -59,7 +59,7 @@ def along_chain(
         steps = stream.steps()
         for _ in steps[0](True):
             pass
-        hidden = stream.hidden[0]
+        hidden = stream.hidden[0].to(device)  # states wait on the CPU
         kinds = [_kind(model.get_submodule(name)) for name in chain.names]
         first = [number for number, kind in enumerate(kinds) if kind not in kinds[:number]]
         largest = 0
