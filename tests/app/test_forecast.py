@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from small import network, samples
 
 import brainsurgeon
+from brainsurgeon.app import forecast as module
 from brainsurgeon.app.forecast import _evenly, inspect
 from brainsurgeon.app.recipe import make_recipe
 from brainsurgeon.app.target import Target
@@ -53,3 +55,18 @@ def test_counts_in_proportion_to_sizes_add_up() -> None:
     share = Share((("a", 0, 7), ("b", 7, 7), ("c", 14, 6)), 10)
     assert sum(_evenly(share).values()) == 10
     assert all(3 <= count <= 4 for count in _evenly(share).values())
+
+
+def test_each_kind_of_method_is_timed_in_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layer-wise ones by their own forecast, those that take gradients by these, and magnitude not at all."""
+    monkeypatch.setattr(module, "estimate_seconds", lambda *_: {"gradients": 3.0})
+    monkeypatch.setattr(module, "forecast", lambda *_: SimpleNamespace(seconds={"moments": 2.0}))
+
+    def seconds(**settings: Any) -> dict[str, float]:
+        recipe = make_recipe({"target": "demo", "sparsity": [0.5, 0.8], **settings})
+        return inspect(recipe, Target(network(), samples(100))).seconds
+
+    assert seconds(method="mp") == {}
+    assert seconds(method="layerwise") == {"moments": 4.0}
+    assert seconds(method="wf") == {"gradients": 3.0}
+    assert seconds(method=["wf", "layerwise"]) == {"layerwise: moments": 4.0, "gradients": 3.0}

@@ -103,3 +103,12 @@ def test_without_a_place_for_a_key_nothing_is_signed_or_believed(
     trust.sign(tmp_path)
     assert not (tmp_path / trust.SIGNATURE).exists()
     assert not trust.is_ours(tmp_path)
+
+
+def test_the_key_lies_in_the_state_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_STATE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "recipe.yaml").write_text("target: mine.py:build\n")
+    trust.sign(tmp_path)
+    assert (tmp_path / ".local" / "state" / "brainsurgeon" / "key").is_file()

@@ -24,8 +24,8 @@ def test_every_cut_lies_below_the_cost_and_touches_it_where_it_was_made() -> Non
     instance = make(2, 7, 5)
     sets = np.array([np.isin(np.arange(7), P) for P in combinations(range(7), 3)])
     costs = np.array([instance.joint_cost(P) for P in sets])
-    height = float(costs.max() - instance.floor)
-    master = _Master(rough_joint(instance, 3), height, instance.floor)
+    relaxation = rough_joint(instance, 3)
+    master = _Master(relaxation, 3.7, instance.floor)
     for number in (0, 11, 20):
         assert master.cut(sets[number].astype(float)) == pytest.approx(costs[number])
         columns, slopes, level, _ = master.rows[-1]
@@ -33,6 +33,9 @@ def test_every_cut_lies_below_the_cost_and_touches_it_where_it_was_made() -> Non
         tangent = np.array([master.cost(level - float(np.dot(slopes[:7], P))) for P in sets])
         assert (tangent <= costs + 1e-9).all()
         assert tangent[number] == pytest.approx(costs[number])
+        values, gradients = relaxation.tangent(sets[number : number + 1].astype(float))
+        expected = values[0] + (sets.astype(float) - sets[number]) @ gradients[0]
+        np.testing.assert_allclose(tangent, expected)
 
 
 def test_the_master_with_a_cut_at_every_set_knows_the_optimum() -> None:

@@ -48,4 +48,5 @@ def test_a_split_without_time_is_still_a_split() -> None:
         assert (shift > 0).all()
         assert np.linalg.eigvalsh(matrix - np.diag(shift))[0] > 0
     assert late.sum() > early.sum()
+    assert best_split(matrix, root, 0.01).sum() > late.sum()  # a barrier of less weight lets it come nearer
     assert late.sum() == pytest.approx(4 + 9 - 2, rel=0.1)  # the largest trace that is left over is tr|M_12|
