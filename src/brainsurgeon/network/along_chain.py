@@ -17,7 +17,7 @@ from brainsurgeon.network.partition import find_chain
 from brainsurgeon.network.places import pieces_of, places_at_once
 from brainsurgeon.network.saved import saved
 from brainsurgeon.network.streaming import Stream, state_of
-from brainsurgeon.samples.batches import Batch, batch_size, is_tokens, map_tensors
+from brainsurgeon.samples.batches import Batch, batch_size, map_tensors
 
 PROBED = 32
 """Tokens of a sequence that show which blocks there are."""
@@ -27,15 +27,14 @@ PROBED = 32
 class AlongChain:
     """Bytes of one sample: its hidden state, what the largest block and the tail keep for the way back.
 
-    `blocks` is the number of blocks, 0 where there is no chain; `tokens` says that samples are sequences of tokens.
-    `piece` is what the tail keeps where sequences go through it in pieces, 0 where they do not.
+    `blocks` is the number of blocks, 0 where there is no chain; `piece` is what the tail keeps where sequences go
+    through it in pieces, 0 where they do not.
     """
 
     hidden: int = 0
     block: int = 0
     tail: int = 0
     blocks: int = 0
-    tokens: bool = False
     piece: int = 0
 
 
@@ -75,9 +74,8 @@ def along_chain(
         with stream.passed_over() as end:
             some, share = pieces_of(batch, places)[0]
             piece = _saved(model, lambda state: end(0, state, some), hidden)
-    tokens = is_tokens(batch)
     sizes = (stream.hidden[0].nbytes // count, largest // count, int(piece / share) // count)
-    return AlongChain(*sizes, len(chain.names), tokens, 0 if places is None else piece // count)
+    return AlongChain(*sizes, len(chain.names), 0 if places is None else piece // count)
 
 
 def _kind(module: nn.Module) -> tuple[tuple[int, ...], ...]:

@@ -77,7 +77,7 @@ def _remedies(
         if (most is None or count < most) and fits(max_samples=count):
             yield f"max_samples={count}"
             break
-    if isinstance(method, Layerwise) and sample is not None and sample.chain.tokens:
+    if isinstance(method, Layerwise) and sample is not None and sample.tokens and sample.chain.blocks:
         block = model_bytes // sample.chain.blocks
         if sum(memory_needs(method, weights, block, sample).values()) <= free:
             yield "the weights left on disk (--on-disk, load_language_model(…, on_disk=…)) if they are in a folder"

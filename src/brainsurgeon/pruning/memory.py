@@ -141,7 +141,7 @@ def _streamed(sample: Footprint, most: int) -> dict[str, int]:
     chain = sample.chain
     if not chain.blocks:
         return {"passes": IMAGES * sample.passing // 2}
-    together, alone = (TOKENS, 1) if chain.tokens else (IMAGES, IMAGES)  # for moments, and on the way back
+    together, alone = (TOKENS, 1) if sample.tokens else (IMAGES, IMAGES)  # for moments, and on the way back
     waiting = min(STATE_BYTES, min(REPORTED, most) * chain.blocks * chain.hidden)
     return {
         "passes": max(together * chain.block, alone * max(chain.block, RETURNED * (chain.piece or chain.tail))),
