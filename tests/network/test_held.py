@@ -180,3 +180,15 @@ def test_the_largest_unit_is_a_block_or_all_outside() -> None:
     emptied(wide)
     outside = [*wide.first.parameters(), *wide.head.parameters()]
     assert largest_unit(wide) == sum(parameter.nbytes for parameter in outside)
+
+
+def test_what_is_tied_outside_the_blocks_is_brought_and_counted_once() -> None:
+    model = Net()
+    model.first, model.head = nn.Linear(100, 100), nn.Linear(100, 100, bias=False)
+    model.head.weight = model.first.weight
+    emptied(model)
+    found = largest_unit(model)
+    assert found == 4 * (100 * 100 + 100)
+    assert largest_unit(model, everything=True) == found + sum(buffer.nbytes for buffer in model.buffers())
+    with lent(model, model, CPU, without=("blocks.0", "blocks.1", "blocks.2")):
+        assert found == sum(parameter.nbytes for parameter in model.parameters() if not parameter.is_meta)

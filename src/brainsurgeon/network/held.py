@@ -190,9 +190,12 @@ def largest_unit(model: nn.Module, everything: bool = False) -> int:
 
     What is there already does not count: with `everything` nothing is, else all that is not held elsewhere.
     """
-    held, sizes, listed = held_in(model), [0], 0
+    held, outside = held_in(model), set[Tensor]()
+    parts = [outside]  # head and tail of the chain are brought together, and what is tied in them once
     for module, recurse in _units(model):
-        size = sum(t.nbytes for t in {slot.tensor: 0 for slot in _slots(module, recurse)} if everything or t in held)
-        sizes.append(size if recurse else 0)
-        listed += 0 if recurse else size
-    return max(*sizes, listed)  # head and tail of the chain are brought together
+        found = {slot.tensor for slot in _slots(module, recurse) if everything or slot.tensor in held}
+        if recurse:
+            parts.append(found)
+        else:
+            outside |= found
+    return max(sum(tensor.nbytes for tensor in part) for part in parts)
