@@ -1,0 +1,108 @@
+"""Faults of training steps and their records, of trust in a teacher, of samples, and of sequences in pieces."""
+
+from __future__ import annotations
+
+from helpers.faults import Fault
+
+GRADUAL = "tests/pruning/gradual"
+
+TRAINING_FAULTS = [
+    Fault(
+        "a resumed optimizer without its moments",
+        "pruning/gradual/step.py",
+        "torch.empty_like(like, requires_grad=False).copy_(tensor)",
+        "torch.zeros_like(like, requires_grad=False)",
+        f"{GRADUAL}/test_step.py",
+    ),
+    Fault(
+        "the plan's learning rate not given to the optimizer",
+        "pruning/gradual/loop.py",
+        "set_rate(optimizer, self.rate * self.plan.rate(share))",
+        "set_rate(optimizer, self.rate)",
+        f"{GRADUAL}/test_loop.py",
+    ),
+    Fault(
+        "the decay of many samples where they are few",
+        "pruning/gradual/loop.py",
+        "weight_decay=0.0 if few else DECAY)",
+        "weight_decay=DECAY)",
+        f"{GRADUAL}/test_loop.py",
+    ),
+    Fault(
+        "a record of steps believed though it differs",
+        "pruning/gradual/recorded.py",
+        "(apart <= APART**2 * change)",
+        "(apart <= 4 * change)",
+        f"{GRADUAL}/test_recorded.py",
+    ),
+    Fault(
+        "a batch of another form given to a record of steps",
+        "pruning/gradual/recorded.py",
+        "if kind in self._records and _form(self._records[kind][1]) == _form(batch):",
+        "if kind in self._records:",
+        f"{GRADUAL}/test_recorded.py",
+    ),
+    Fault(
+        "weights that were gone before are kept by a later cut",
+        "pruning/gradual/student.py",
+        "score = score.masked_fill(self.gone[name], -1.0)",
+        "score = score.clone()",
+        f"{GRADUAL}/test_student.py",
+    ),
+    Fault(
+        "running means of losses that forget too much",
+        "network/distillation.py",
+        "self.losses.lerp_(found, 1 - REMEMBERED)",
+        "self.losses.lerp_(found, REMEMBERED)",
+        "tests/network/test_distillation.py",
+    ),
+    Fault(
+        "a device asked about the teacher at every step",
+        "network/distillation.py",
+        "if self.losses is not None and self.steps % ASKED == 0:",
+        "if self.losses is not None:",
+        "tests/network/test_distillation.py",
+    ),
+    Fault(
+        "features weighed by their variance",
+        "network/distillation.py",
+        "[1 / (features.float().var() + 1e-8) for features in theirs]",
+        "[features.float().var() for features in theirs]",
+        "tests/network/test_distillation.py",
+    ),
+    Fault(
+        "no more held out of many samples than of few",
+        "samples/held_out.py",
+        "max(count // 10, min(count // 5, wanted))",
+        "min(count // 5, wanted)",
+        "tests/samples/test_held_out.py",
+    ),
+    Fault(
+        "samples brought to a device in another order",
+        "samples/held_out.py",
+        "self._move(data_part(self._data, self._order))",
+        "self._move(data_part(self._data, self._order.sort().values))",
+        "tests/samples/test_held_out.py",
+    ),
+    Fault(
+        "tokens predicted from themselves",
+        "network/token_loss.py",
+        "target = tokens[some, places.start + 1 : places.stop + 1].flatten()",
+        "target = tokens[some, places].flatten()",
+        "tests/network/test_token_loss.py",
+    ),
+    Fault(
+        "every piece of a sequence weighed alike",
+        "network/places.py",
+        "(slice(start, end + 1), (end - start) / last)",
+        "(slice(start, end + 1), places / last)",
+        "tests/network/test_places.py",
+    ),
+    Fault(
+        "the tail of a piece taken for that of the sequence",
+        "network/along_chain.py",
+        "int(piece / share) // count",
+        "piece // count",
+        "tests/network/test_along_chain.py",
+    ),
+]
