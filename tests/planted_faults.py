@@ -20,14 +20,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from brainsurgeon.files.versions import versions
 from helpers.faults import FAULTS, Fault
 from helpers.layer_faults import LAYER_FAULTS
 from helpers.model_faults import MODEL_FAULTS
 from helpers.training_faults import TRAINING_FAULTS
-
-from brainsurgeon.files.versions import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "brainsurgeon"
