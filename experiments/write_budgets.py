@@ -7,15 +7,29 @@ from experiments.records import RESULTS, Record, read_lines, table
 NETWORKS = {"mlpnet": "MLPNet", "resnet20": "ResNet20", "mobilenet-0.75": "MobileNetV1 0.75", "cifarnet": "CIFARNet"}
 
 
+SEEDS = 3
+"""Seeds that a row of the short table has."""
+
+
 def budgets_table() -> str:
     """Tabulate accuracy and seconds by network, samples, gradients, sparsity and method."""
+    return _table(["auto", "magnitude", "magnitude, distilled"], 1)
+
+
+def short_table() -> str:
+    """Tabulate what has three seeds, without the peer that learns from the dense network too."""
+    return _table(["auto", "magnitude"], SEEDS)
+
+
+def _table(methods: list[str], seeds: int) -> str:
     runs = [run for path in sorted(RESULTS.glob("budgets-*.jsonl")) for run in read_lines(path)]
-    methods = list(dict.fromkeys(run["method"] for run in runs))
-    keys = sorted({_key(run) for run in runs}, key=str)
+    keys = sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:]))
     rows = []
     for key in keys:
         network, samples, gradients, sparsity = key
         own = [[run for run in runs if _key(run) == key and run["method"] == method] for method in methods]
+        if len(own[0]) < seeds:
+            continue
         amount = "all" if samples is None else f"{samples:,}"
         rows.append([NETWORKS[network], amount, f"{gradients:,}", f"{sparsity:g}", *map(_cell, own)])
     return table(["network", "samples", "sample gradients", "sparsity", *methods], rows)
@@ -26,10 +40,15 @@ def _key(run: Record) -> tuple[str, int | None, int, float]:
 
 
 def _cell(runs: list[Record]) -> str:
-    """Return the mean accuracy, its spread, the seeds and the seconds of one core, or of the GPU."""
+    """Return the mean accuracy, its spread, the seeds and the seconds of one core; a shared GPU's tell nothing."""
     if not runs:
         return "–"
     accuracies = [run["accuracy"] for run in runs]
     spread = f" ± {stdev(accuracies):.2f}" if len(runs) > 1 else ""
-    clock = "seconds" if "cuda" in str(runs[0]["settings"]["device"]) else "cpu_seconds"
-    return f"{mean(accuracies):.2f}{spread} ({len(runs)}; {mean(run[clock] for run in runs):.0f} s)"
+    seconds = "" if on_gpu(runs[0]) else f"; {mean(run['cpu_seconds'] for run in runs):.0f} s"
+    return f"{mean(accuracies):.2f}{spread} ({len(runs)}{seconds})"
+
+
+def on_gpu(run: Record) -> bool:
+    """Say whether a run was made on a GPU."""
+    return "cuda" in str(run["settings"]["device"])

@@ -30,7 +30,7 @@ from experiments.structured import structured_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables, overview
-from experiments.write_budgets import budgets_table
+from experiments.write_budgets import budgets_table, short_table
 from experiments.write_errata import damping_shares, effects
 from experiments.write_goals import goals_table, sweeps_table
 from experiments.write_language import language_table
@@ -134,6 +134,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "beyond": beyond_tables,
     "beyond-beside": beside,
     "budgets": budgets_table,
+    "readme-budgets": short_table,
     "choosing": choosing,
     "errata-counts": counts,
     "goals": goals_table,
