@@ -31,9 +31,11 @@ from brainsurgeon.app.cli import (
     sweep,
     train,
 )
+from brainsurgeon.app.cli.front import Front
 
 app = typer.Typer(
     name="brainsurgeon",
+    cls=Front,
     help="Prune neural networks so that the removals cancel one another.",
     epilog="Exit status: 0 done, 1 failed, 2 misused, 3 does not fit into memory or onto the disk, 70 a bug, "
     "130 interrupted.",
