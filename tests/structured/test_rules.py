@@ -28,6 +28,8 @@ IMAGES = {
         8,
     ),
     "pixel shuffle": (Around(wide(), lambda x: F.pixel_shuffle(x, 2), nn.Conv2d(2, 3, 1)), 2),
+    "padded": (Around(wide(), lambda x: F.pad(x, (1, 0, 0, 2)), nn.Conv2d(8, 3, 1)), 8),
+    "padded by channels": (Around(wide(), lambda x: F.pad(x, (0, 0, 0, 0, 0, 2)), nn.Conv2d(10, 3, 1)), 8),
     "flattened": (Around(wide(), lambda x: F.max_pool2d(x, 4).flatten(1), nn.Linear(32, 3)), 8),
     "a grouped convolution": (Around(wide(), lambda x, g: g(x), nn.Conv2d(4, 3, 1), g=nn.Conv2d(8, 4, 1, groups=4)), 4),
     "upsampled": (Around(wide(), lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), nn.Conv2d(8, 3, 1)), 8),
