@@ -10,6 +10,7 @@ from cases import every_device
 from torch import Tensor, nn
 
 import brainsurgeon
+from brainsurgeon.network import places
 from brainsurgeon.network.along_chain import AlongChain, along_chain
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.pruning.memory import memory_needs
@@ -63,3 +64,35 @@ def test_a_language_model_is_not_counted_as_a_whole_pass() -> None:
     assert many.footprint.passing > 3 * few.footprint.passing
     assert needs[0]["passes"] == needs[1]["passes"] > 0
     assert needs[1]["hidden states"] == max(64 * 32 * 16 * 4, 32 * 12 * 32 * 16 * 4)
+
+
+class Speaker(nn.Module):
+    """A small language model with many scores for each place."""
+
+    def __init__(self, vocabulary: int = 50) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, 6)
+        self.blocks = nn.ModuleList(Block(6, 6) for _ in range(3))
+        self.head = nn.Linear(6, vocabulary)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def test_the_tail_is_that_of_a_whole_sequence_also_where_pieces_go_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokens = Speaker().requires_grad_(False), torch.randint(50, (2, 41))
+    names = [f"blocks.{number}.layer.weight" for number in range(3)]
+
+    def found() -> AlongChain:
+        return along_chain(BatchLoss(model, "next_token"), tokens, names, torch.device("cpu"), "next_token")
+
+    whole = found()
+    monkeypatch.setattr(places, "SCORES_BYTES", 10 * 4 * 50)  # ten places of forty at once
+    cut = found()
+    assert (whole.piece, cut.blocks) == (0, whole.blocks)
+    assert cut.piece == pytest.approx(cut.tail / 4, rel=0.01)
+    assert cut.tail == pytest.approx(whole.tail, rel=0.1)  # neighbouring pieces share a place
+    assert whole.tail >= 40 * 50 * 4

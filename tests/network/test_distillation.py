@@ -193,3 +193,13 @@ def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead() 
         teacher.trust.restore(torch.tensor([0, 0, 1e-6, 1.0]), expected)  # and the dense network is not run
         teacher.dense = nn.Identity()
         assert torch.isclose(lesson(batch, lambda: teacher.outputs(dense, batch)), expected)
+
+
+def test_a_device_is_asked_only_now_and_then() -> None:
+    trust = Trust()
+    heard = []
+    for _ in range(2 * ASKED):
+        trust.weigh(torch.tensor(0.2), torch.tensor(0.5))  # the student is ahead from the first step on
+        trust.count()
+        heard.append(trust.listens)
+    assert heard == [True] * (ASKED - 1) + [False] * (ASKED + 1)

@@ -174,13 +174,18 @@ def test_a_hundred_or_a_tenth_are_held_out_and_a_fifth_where_more_are_wanted(
     assert held_out_of(10**6) == held_out_of(10**6, MOST_HELD_OUT) == MOST_HELD_OUT
 
 
-def test_samples_brought_to_a_device_are_the_ones_drawn_before() -> None:
-    """Where they lie changes nothing of what is drawn."""
+@pytest.mark.parametrize("room", [0, module.BROUGHT])
+def test_samples_brought_to_a_device_are_the_ones_drawn_before(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they lie changes nothing of what is drawn; here the move alone is left out."""
+    monkeypatch.setattr(module, "moved", lambda batch, device: batch)
+    monkeypatch.setattr(module, "BROUGHT", room)
     data = (torch.arange(50.0), torch.arange(50))
-    plain = TrainingSamples(data, 3, torch.device("cpu"), 40)
-    brought = TrainingSamples(data, 3, torch.device("cpu"), 40)
-    brought._data, brought._order = data_part(brought._data, brought._order), torch.arange(len(brought._order))
-    brought._brought = True
+    plain = TrainingSamples(data, 3, CPU, 40)
+    brought = TrainingSamples(data, 3, torch.device("cuda"), 40)
+    assert brought._brought == (room > 0)
     for one, other in zip(plain.draw_again(70, 2), brought.draw_again(70, 2), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(plain.training(), brought.training(), strict=True))
+    everything = [torch.cat([x for x, _ in samples.everything()]).sort().values for samples in (plain, brought)]
+    assert torch.equal(*everything)
+    assert len(everything[0]) == 40

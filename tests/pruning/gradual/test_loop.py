@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,7 @@ from brainsurgeon.network.distillation import Lesson, Teacher
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual.loop import Plan, Training
+from brainsurgeon.pruning.gradual.step import Step
 from brainsurgeon.pruning.gradual.student import Student
 
 plans = st.builds(
@@ -246,3 +247,21 @@ def test_only_prunable_weights_decay() -> None:
     for name, value in student.values.items():
         expected = before[name] * (1 - 0.05 * 0.1) if name in student.masks else before[name]
         assert torch.allclose(value.detach(), expected)
+
+
+def test_every_step_has_the_rate_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+
+    def noting(step: Step, _: bool) -> Callable[[Any], Tensor]:
+        def take(batch: Any) -> Tensor:
+            rates.extend(group["lr"] for group in step.optimizer.param_groups)
+            return step(batch)
+
+        return take
+
+    monkeypatch.setattr(loop_module, "recorded", noting)
+    training = training_of(BY_NAME["residual"], 12)
+    training.run()
+    expected = [0.01 * training.plan.rate(step / 12) for step in range(12) for _ in range(2)]  # of two groups
+    assert rates == pytest.approx(expected)
+    assert len(set(rates)) > 4

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,7 +15,7 @@ from torch import Tensor, nn
 from toys import one_group
 
 from brainsurgeon.events import silent
-from brainsurgeon.network.distillation import Lesson, Teacher
+from brainsurgeon.network.distillation import Lesson, Teacher, Trust
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.gradual import recorded as module
 from brainsurgeon.pruning.gradual.loop import Plan, Training
@@ -106,3 +109,76 @@ def test_a_model_that_cannot_be_recorded_is_trained_all_the_same(way: str, monke
         other.run()
         for name, value in one.student.values.items():
             assert torch.allclose(value, other.student.values[name], rtol=1e-3, atol=1e-4), name
+
+
+class Walk:
+    """A step that adds the sum of its batch to a weight; it stands for a graph too, which is `wrong` by a share."""
+
+    def __init__(self, wrong: float = 0.0):
+        self.weight, self.trust, self.wrong = torch.zeros(()), Trust(), wrong
+        self.student = SimpleNamespace(values={"w": self.weight}, model=nn.Linear(1, 1))
+        self.recording, self.played = False, 0
+
+    def state(self) -> dict[str, Tensor]:
+        return {"value/w": self.weight}
+
+    def kernels(self, batch: Tensor) -> Tensor:
+        if self.recording:  # nothing is done; what is played later reads and writes here
+            self.place, self.loss = batch, torch.zeros(())
+            return self.loss
+        self.weight += batch.sum()
+        return batch.mean()
+
+    def replay(self) -> None:
+        self.played += 1
+        self.weight += (1 + self.wrong) * self.place.sum()
+        self.loss.copy_(self.place.mean())
+
+    @contextmanager
+    def recorded(self, *_: Any, **__: Any) -> Iterator[None]:
+        self.recording = True
+        yield
+        self.recording = False
+
+
+def walked(wrong: float, batches: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> tuple[Walk, Recorder, list[float]]:
+    walk = Walk(wrong)
+    stream = SimpleNamespace(wait_stream=lambda _: None)
+    for name, instead in {
+        "Stream": lambda _: stream,
+        "current_stream": lambda: stream,
+        "stream": nullcontext,
+        "synchronize": lambda: None,
+        "CUDAGraph": lambda: walk,
+        "graph": walk.recorded,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, instead)
+    recorder = Recorder(cast(Any, walk))
+    return walk, recorder, [float(recorder(batch)) for batch in batches]
+
+
+def drawn(*sizes: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.rand(size, generator=generator) for size in sizes]
+
+
+def test_batches_of_another_form_are_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = drawn(*[4] * 6, 3, 4, 1, 4)
+    walk, recorder, losses = walked(0.0, batches, monkeypatch)
+    assert losses == pytest.approx([float(batch.mean()) for batch in batches])
+    assert float(walk.weight) == pytest.approx(float(torch.cat(batches).sum()))
+    assert recorder.works
+    assert walk.played == 1 + 4  # to compare, and all of that form behind the recorded one
+    assert walk.trust.steps == len(batches)
+
+
+@pytest.mark.parametrize(("wrong", "believed"), [(0.01, True), (0.2, False), (-1.0, False)])
+def test_a_record_is_believed_where_its_change_is_that_of_the_step(
+    wrong: float, believed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = drawn(*[4] * 10)
+    walk, recorder, _ = walked(wrong, batches, monkeypatch)
+    assert recorder.works == believed
+    assert walk.played == (1 + 10 - module.WARM - 1 if believed else 1)
+    played = torch.cat(batches[module.WARM + 1 :]).sum() if believed else 0
+    assert float(walk.weight) == pytest.approx(float(torch.cat(batches).sum() + wrong * played), rel=1e-5)

@@ -157,3 +157,15 @@ def test_settled_weights_are_gone_for_good() -> None:
     assert student.values["0.weight"][0, 2] == 1.0
     student.settle()
     assert student.values["0.weight"][0, 2] == 0.0
+
+
+@pytest.mark.parametrize("returning", [True, False])
+def test_what_was_gone_before_goes_first_at_every_cut(returning: bool) -> None:
+    """The largest weight of all, but one that the network that is pruned further does not have."""
+    student = line([3.0, -2.0, 1.0])
+    student.go_on({"0.weight": torch.tensor([[True, False, False]])})
+    assert kept(student) == [1, 2]
+    student.cut(one_group(3, 1), 0.0, returning)
+    assert kept(student) == [1, 2]
+    student.cut(one_group(3, 2), 0.5, returning)
+    assert kept(student) == [1]
