@@ -292,3 +292,38 @@ def test_given_masks_are_matched_by_name_and_their_shapes_checked() -> None:
     for wrong in ([1], {"0.weight": [1]}, {}):
         with pytest.raises(BrainsurgeonError, match="boolean tensor"):
             Given(wrong)  # type: ignore[arg-type]
+
+
+class Mixing(nn.Module):
+    """A layer, and a parameter of its own that no layer holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.mix = nn.Linear(6, 8), nn.Parameter(torch.randn(8, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.first(x)) @ self.mix
+
+
+@pytest.mark.parametrize("method", [*SETTINGS, "gradual"])
+def test_a_bare_parameter_is_left_alone_by_default_and_pruned_where_it_is_named(method: str) -> None:
+    settings = SETTINGS.get(method, {"max_gradients": 400})
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Mixing()
+    left = brainsurgeon.prune(model, samples(), 0.5, method, **settings)
+    assert list(left.masks) == ["first.weight"]
+    result = brainsurgeon.prune(model, samples(), 0.5, method, include=["mix", "first"], **settings)
+    assert result.pruned == 36
+    assert result.masks.keys() == {"mix", "first.weight"}
+    assert (result.model.get_parameter("mix")[result.masks["mix"]] == 0).all()
+    told = [note for note in result.notes if "mix" in note]
+    if method == "layerwise":
+        assert told == ["no plain linear map, so pruned by magnitude and without a pattern: mix"]
+    if method == "staged":
+        assert told == ["no plain linear map, so its curvature is the Fisher's: mix"]
+
+
+def test_a_bare_parameter_alone_is_nothing_for_layerwise_pruning() -> None:
+    with pytest.raises(BrainsurgeonError, match=r'needs linear layers or convolutions.*another method, such as "cbs"'):
+        brainsurgeon.prune(Mixing(), samples(), 0.5, "layerwise", include="mix")

@@ -112,6 +112,36 @@ def test_what_leaves_nothing_to_prune_is_said(model: nn.Module, include: str, ex
         find_weights(model, include, exclude)
 
 
+class Bare(nn.Module):
+    """Parameters of its own, by all kinds of names, beside a layer."""
+
+    def __init__(self, layer: bool = True) -> None:
+        super().__init__()
+        if layer:
+            self.weights = nn.Linear(6, 8)
+            self.own_weight, self.weight_of_mine = nn.Parameter(torch.ones(3, 3)), nn.Parameter(torch.ones(3, 3))
+        self.mix, self.a_weighted_sum = nn.Parameter(torch.ones(8, 3)), nn.Parameter(torch.ones(3, 3))
+        self.scale = nn.Parameter(torch.ones(3))
+
+
+def test_bare_parameters_are_pruned_where_they_are_called_weight_or_named() -> None:
+    expected = {"weights.weight", "own_weight", "weight_of_mine"}
+    assert set(find_weights(Bare()).names) == expected
+    assert find_weights(Bare(), include="mix").names == ("mix",)
+    assert find_weights(Bare(), include=["mix", "weights"]).names == ("mix", "weights.weight")
+    assert find_weights(Bare(), include="scale").names == ("scale",)
+    assert set(find_weights(Bare(), include="*").names) == expected | {"mix", "a_weighted_sum"}
+
+
+def test_a_model_of_bare_parameters_says_how_to_name_them() -> None:
+    words = r"no name begins or ends with 'weight'; .* include=\['mix', 'a_weighted_sum'\]; the model has: mix, a_w"
+    with pytest.raises(BrainsurgeonError, match=words):
+        find_weights(Bare(layer=False))
+    assert find_weights(Bare(layer=False), include=["mix", "a_weighted_sum"]).size == 8 * 3 + 3 * 3
+    with pytest.raises(BrainsurgeonError, match=r"pattern 'mixed' matches no parameter; the model has: .*mix"):
+        find_weights(Bare(), include="mixed")
+
+
 @pytest.mark.parametrize("name", ["embedding.weight", "out.weight"])
 def test_a_shared_tensor_is_left_alone_if_any_of_its_names_is_excluded(name: str) -> None:
     assert find_weights(Tied(), exclude=name).names == ("mix.weight",)

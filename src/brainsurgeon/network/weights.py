@@ -112,11 +112,12 @@ def write(model: nn.Module, values: Mapping[str, Tensor]) -> None:
 def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -> PrunableWeights:
     """Find what may be pruned.
 
-    By default: every trainable parameter called `…weight…` of two or more dimensions outside a
-    normalisation layer, that is, linear, convolution, embedding, attention and recurrent weights. Biases,
-    normalisation layers and bare parameters are left alone unless `include` names them. `include` and
-    `exclude` take parameter or module names, glob patterns over them, and module types. A tensor that
-    several modules share counts once, under its first name, and excluding any of its names excludes it.
+    By default: every trainable parameter of two or more dimensions outside a normalisation layer whose own name
+    begins or ends with `weight`, that is, linear, convolution, embedding, attention and recurrent weights. Biases,
+    normalisation layers and bare parameters (`nn.Parameter`s of a module's own, by another name) are left alone unless
+    `include` names them. `include` and `exclude` take parameter or module names, glob patterns over them, and module
+    types. A tensor that several modules share counts once, under its first name, and excluding any of its names
+    excludes it.
     Frozen weights (`requires_grad` is False) are passed over, also where `include` gives their module or its
     type; a rule that names the parameters themselves, as `head.weight` and `*.base_layer.weight` do, prunes them too.
     """
@@ -156,11 +157,12 @@ def find_weights(model: nn.Module, include: Rule = None, exclude: Rule = None) -
 
 
 def _why(owners: Mapping[str, tuple[nn.Parameter, list[nn.Module]]], frozen: Sequence[str]) -> str:
-    """Say why nothing is left, where the weights are frozen: all of them, or all but an adapter's, or those asked for.
+    """Say why nothing is left: the weights are frozen (all, or all but an adapter's, or those asked for), or bare.
 
     `frozen` are the frozen weights that `include` gives by their module or its type.
     """
-    weights = {name: p for name, (p, _) in owners.items() if p.dim() >= 2 and "weight" in name}
+    weights = {name: p for name, (p, _) in owners.items() if p.dim() >= 2 and _is_called_weight(name)}
+    bare = [name for name, (p, _) in owners.items() if p.dim() >= 2 and name not in weights]
     still = [name for name, parameter in weights.items() if not parameter.requires_grad]
     trained = [name for name, (parameter, _) in owners.items() if parameter.requires_grad]
     named = (frozen or still or [""])[0]
@@ -171,6 +173,8 @@ def _why(owners: Mapping[str, tuple[nn.Parameter, list[nn.Module]]], frozen: Seq
         return f": all weights are frozen (requires_grad is False), {advice}, or unfreeze them"
     if still:
         return f": {len(still)} weights are frozen and only {listed(trained, 3)} can be trained (adapters?), {advice}"
+    if bare and not weights:
+        return f": no name begins or ends with 'weight'; parameters by other names are pruned as in include={bare[:3]}"
     return ""
 
 
@@ -218,13 +222,17 @@ def _asks_for(rule: str | type[nn.Module], name: str) -> bool:
 
 
 def _by_default(name: str, parameter: nn.Parameter, modules: list[nn.Module]) -> bool:
-    own_name = name.rpartition(".")[2]
     return (
         parameter.requires_grad
         and parameter.dim() >= 2
-        and (own_name.startswith("weight") or own_name.endswith("weight") or "parametrizations" in name)
+        and _is_called_weight(name)
         and not isinstance(modules[-1], NORMALISATION)
     )
+
+
+def _is_called_weight(name: str) -> bool:
+    own = name.rpartition(".")[2]
+    return own.startswith("weight") or own.endswith("weight") or "parametrizations" in name
 
 
 def _show(rule: str | type[nn.Module]) -> str:

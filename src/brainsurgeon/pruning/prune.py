@@ -56,8 +56,9 @@ def prune(
             `Staged`, `Layerwise` or `Gradual` of your own; or a pair of a selection and an update.
         loss: a name, a `loss(output, target)`, a `loss(model, batch)` (its first parameter called `model`), or
             "model" where the model's output holds its own loss.
-        include: names, glob patterns or module types to prune (default: every trainable `…weight…` of two or more
-            dimensions outside normalisation layers; bare parameters and frozen weights only if they are named here).
+        include: names, glob patterns or module types to prune (default: every trainable `weight…` or `…weight` of two
+            or more dimensions outside normalisation layers; bare parameters by other names, and frozen weights, only if
+            they are named here).
         exclude: names, patterns or types to leave alone.
         budget: "global", "uniform" over layers, or {layer pattern: sparsity} with the rest of the sparsity shared by
             the others; the first pattern that means a layer counts.
