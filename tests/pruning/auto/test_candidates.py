@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,9 +10,15 @@ from staging import trained
 from torch import Tensor, nn
 
 from brainsurgeon import PruningResult, Surgery
+from brainsurgeon.events import silent
+from brainsurgeon.events.clock import Clock
 from brainsurgeon.pruning.auto import candidates as module
+from brainsurgeon.pruning.auto.method import Auto
+from brainsurgeon.pruning.auto.run import AutoRun
+from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.one_shot import OneShot
+from brainsurgeon.pruning.outcome import Task
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +58,32 @@ def test_layers_are_solved_on_enough_samples_or_not_at_all(
     assert ("layerwise" in result.settings["candidates"]) == fits
     assert any("no time for layerwise" in note for note in result.notes) != fits
     assert Layerwise().max_samples > module.LEAST_ROWS
+
+
+@pytest.mark.parametrize(
+    ("gradients", "large", "trained"),
+    [
+        (module.FEW_STEPS * module.BATCH - 1, 10**9, {"layerwise, trained": 16_000, "gradual": 15_999}),
+        (module.FEW_STEPS * module.BATCH, 10**9, {"gradual": 32_000}),
+        (module.FEW_STEPS * module.BATCH, 1, {"layerwise, trained": 16_000, "gradual": 16_000}),
+    ],
+)
+def test_with_few_steps_or_many_weights_a_cut_is_trained_too(
+    toy: Any, monkeypatch: pytest.MonkeyPatch, gradients: int, large: int, trained: dict[str, int]
+) -> None:
+    monkeypatch.setattr(module, "LARGE", large)
+    assert shares(toy, gradients) == trained
+
+
+def test_a_large_language_model_is_only_trained_from_its_cut(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGE", 1)
+    monkeypatch.setattr(module, "is_tokens", lambda _: True)
+    assert shares(toy, 10**6) == {"layerwise, trained": 10**6}
+
+
+def shares(toy: Any, gradients: int) -> dict[str, int]:
+    """The gradients of each candidate that trains."""
+    method, surgery = Auto(max_gradients=gradients), Surgery(*toy, progress=False)
+    task = Task(copy.deepcopy(surgery.original), [], 0, silent, Clock(surgery.device, silent))
+    run = AutoRun(method, surgery, task)
+    return {c.name: c.method.max_gradients for c in module.candidates(run) if isinstance(c.method, Gradual)}

@@ -15,18 +15,20 @@ from brainsurgeon.engine.update import Joint, Scaled
 from brainsurgeon.network.gradients import mean_squares
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.gradual.run import BATCH, TEXTS
 from brainsurgeon.pruning.judging import seconds_a_sample
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
+from brainsurgeon.samples.batches import is_tokens
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.auto.run import AutoRun
 
 SMALL = 2_000_000
 """A network of at most so many weights is searched by its Fisher matrix too."""
-LARGE = 10_000_000
-"""A network of at least so many weights is cut layer by layer before it is trained."""
+LARGE, FEW_STEPS = 10_000_000, 500
+"""A network of at least so many weights, or with fewer steps than that, is cut layer by layer and then trained, too."""
 ROWS, LEAST_ROWS = 1000, 40
 """Gradients of the Fisher matrix, and how many are too few to be worth a candidate."""
 MOST_ENTRIES = 500_000_000
@@ -108,11 +110,13 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
         yield Candidate("staged", Staged(max_gradients=gradients))
         return
     common: dict[str, Any] = {"repair": run.method.repair, "augment": run.method.augment}
-    if gradients and layered and (size >= LARGE or _is_hurried(run)):
-        both = size < LARGE
-        share = gradients // 2 if both else gradients
+    texts = is_tokens(run.held_out[0])
+    few = gradients < FEW_STEPS * (TEXTS if texts else BATCH)
+    if gradients and layered and (size >= LARGE or few or _is_hurried(run)):
+        alone = texts and size >= LARGE
+        share = gradients if alone else -(-gradients // 2)
         method = Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)
-        yield Candidate("layerwise, trained", method, 0.5 if both else 1.0)
+        yield Candidate("layerwise, trained", method, 1.0 if alone else 0.5)
         gradients -= share
     if gradients:
         yield Candidate("gradual", Gradual("auto", max_gradients=gradients, **common))

@@ -43,6 +43,8 @@ FIRST_RATE, FIRST_REPAIR = 4, 2
 """The number of the rate that is tried first: with cuts to come, and after the only cut."""
 TRIED, SEARCHED = 0.03, 0.25
 """The share of the sample gradients that each try of a learning rate takes, and that all of them may take."""
+BATCH, TEXTS = 64, 8
+"""Samples of a step, and texts."""
 FIRST_CUT = 0.4
 """The share of the time that the first cut may take."""
 SAVED = 30.0
@@ -73,7 +75,7 @@ class GradualRun:
                 'take loss="match", which compares them with the dense model\'s'
             )
         self.teacher.dense = in_fast_layout(self.dense, lambda model: self.teacher.outputs(model, self.held_out[0]))
-        self.batch_size = min(method.batch_size or (8 if self.tokens else 64), method.max_gradients)
+        self.batch_size = min(method.batch_size or (TEXTS if self.tokens else BATCH), method.max_gradients)
         self.final = budget_in(method.pattern, surgery, task.shares)
         self.notes: list[str] = []
         self.gradients, self.saved = 0, time.monotonic()
