@@ -76,7 +76,7 @@ def test_a_larger_total_takes_no_less_of_any_layer(drawn: list[ErrorCurve], one:
     """To within the one weight that rounding moves."""
     size = sum(curve.size for curve in drawn)
     less, more = sorted((round(one * size), round(other * size)))
-    if more > 0.98 * size:  # beyond `most` the tables change
+    if more > 0.9 * size:  # beyond that layers may lose more, and the tables change
         return
     for few, many in zip(allocate(drawn, less), allocate(drawn, more), strict=True):
         assert many >= few - 1
@@ -143,6 +143,14 @@ def test_layers_of_any_size_share_as_the_best_split_does(
     best = min(sum(error_of(c, n) for c, n in zip(pair, split, strict=True)) for split in splits)
     found = sum(error_of(c, n) for c, n in zip(pair, allocate(pair, total), strict=True))
     assert found <= 1.03 * best + 1e-12
+
+
+def test_at_a_high_sparsity_a_small_dear_layer_is_still_spared() -> None:
+    """With 0.98 for every layer there would be nothing left to choose."""
+    large, small = steep("large", 10_000, 1.0, 5.0), steep("small", 100, 100.0, 5.0)
+    counts = allocate([large, small], 9_898)  # 98% of all
+    assert counts[1] < 80
+    assert counts[0] <= 0.996 * 10_000 + 1
 
 
 def test_a_total_beyond_the_layers_is_refused() -> None:

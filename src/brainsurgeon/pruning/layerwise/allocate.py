@@ -17,6 +17,8 @@ import numpy as np
 from brainsurgeon.engine.budget import apportion
 from brainsurgeon.errors import BrainsurgeonError
 
+MOST, SPARED = 0.98, 0.2
+"""A layer may lose so much, or all but so much of what layers keep on average: with less it lets nothing through."""
 STEPS = 400
 """A curve is tabulated at so many sparsities."""
 
@@ -46,15 +48,18 @@ class ErrorCurve:
         return grid[1:], np.maximum.accumulate(np.diff(errors) / (self.size * most / STEPS))
 
 
-def allocate(curves: Sequence[ErrorCurve], total: int, most: float = 0.98) -> list[int]:
+def allocate(curves: Sequence[ErrorCurve], total: int, most: float | None = None) -> list[int]:
     """Return how many weights of each layer go, `total` in all: every layer's next weight then costs the same.
 
-    No layer loses more than a share `most`, unless the total asks for it.
+    No layer loses more than a share `most`, unless the total asks for it; by default 0.98, or so much that a layer
+    keeps a fifth of what the layers keep on average.
     """
     sizes = [curve.size for curve in curves]
     if not 0 <= total <= sum(sizes):
         raise BrainsurgeonError(f"{total} weights cannot be pruned of {sum(sizes)}")
-    most = max(most, min(1.0, total / sum(sizes) + 1e-9))
+    share = total / sum(sizes)
+    most = max(MOST, 1 - SPARED * (1 - share)) if most is None else most
+    most = max(most, min(1.0, share + 1e-9))
     tables = [curve.slopes(most) for curve in curves]
 
     def pruned(multiplier: float) -> list[float]:

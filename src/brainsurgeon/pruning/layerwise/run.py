@@ -27,8 +27,8 @@ from brainsurgeon.pruning.layerwise.allocate import ErrorCurve
 from brainsurgeon.pruning.layerwise.ranks import agreed_groups, owners, solve_group
 from brainsurgeon.pruning.layerwise.solvers import LayerSolver
 
-TRIED = (0.3, 0.5, 0.7, 0.85, 0.95)
-"""Sparsities at which a layer's error is found for the allocation."""
+TRIED, HIGH = (0.3, 0.5, 0.7, 0.85, 0.95), 0.99
+"""Sparsities at which a layer's error is found for the allocation, and one more where much is to go."""
 
 
 @dataclass
