@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from small import network, samples
+from torch import nn
 
 import brainsurgeon
 from brainsurgeon.app import forecast as module
@@ -40,7 +41,7 @@ def test_blocks_are_those_of_the_method_and_nothing_is_timed_that_is_not_asked_f
 
 
 def test_what_does_not_fit_is_a_problem_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda device: 1000)
+    monkeypatch.setattr("brainsurgeon.app.forecast.available_bytes", lambda device: 1000)
     found = foreseen(method="cbs")
     assert "1000 bytes are free" in found.problem
     assert not foreseen(method="cbs").seconds
@@ -70,3 +71,19 @@ def test_each_kind_of_method_is_timed_in_its_own_way(monkeypatch: pytest.MonkeyP
     assert seconds(method="layerwise") == {"moments": 4.0}
     assert seconds(method="wf") == {"gradients": 3.0}
     assert seconds(method=["wf", "layerwise"]) == {"layerwise: moments": 4.0, "gradients": 3.0}
+
+
+@pytest.mark.parametrize("method", ["cbs", "staged"])
+def test_blocks_are_no_wider_than_the_samples_allow(method: str) -> None:
+    """Of few samples come few gradients, and a block has at most so many weights for each."""
+    model = nn.Sequential(nn.Linear(6, 300), nn.ReLU(), nn.Linear(300, 3))
+
+    def widest(count: int) -> int:
+        recipe = make_recipe({"target": "demo", "method": method, "sparsity": 0.5})
+        return inspect(recipe, Target(model, samples(count)), timed=False).widest
+
+    assert widest(20) < 2700 == widest(2000)
+    if method == "cbs":
+        assert widest(20) == 20 * 40
+        notes = brainsurgeon.prune(model, samples(20), 0.5, "wf").notes
+        assert "the data gave 20 gradients of 1 samples; 1000 were asked for" in notes

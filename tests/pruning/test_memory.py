@@ -5,7 +5,7 @@ import torch
 from memory_cases import MODEL_BYTES, SAMPLE, large, weights
 
 from brainsurgeon.network.footprint import Footprint
-from brainsurgeon.pruning.memory import memory_needs
+from brainsurgeon.pruning.memory import memory_needs, rows_of
 from brainsurgeon.pruning.methods import NAMES, make_method
 
 
@@ -84,3 +84,14 @@ def test_gradients_of_every_step_of_a_recurrent_layer_are_counted() -> None:
         memory_needs(make_method("wf"), weights(), MODEL_BYTES, Footprint(passing=8, steps=n)) for n in (1, 28)
     )
     assert many["passes"] > 10 * one["passes"]
+
+
+def test_no_more_gradients_are_counted_than_the_data_give() -> None:
+    method = make_method("cbs", {"num_gradients": 1000})
+    rows = {n: rows_of(method, weights(), Footprint(samples=n)) for n in (0, 7, 1000, 5000)}
+    assert rows == {0: 1000, 7: 7, 1000: 1000, 5000: 1000}  # 0: there are no data to look at
+    grouped = make_method("cbs", {"num_gradients": 1000, "gradient_batch": 8})
+    assert [rows_of(grouped, weights(), Footprint(samples=n)) for n in (3, 80)] == [1, 10]
+    exact = make_method("cbs", {"num_gradients": 1000, "fisher": "exact"})  # a row for each output of a sample
+    assert rows_of(exact, weights(), Footprint(samples=7)) == 1000
+    assert rows_of(make_method("staged"), weights(), Footprint(samples=50)) <= 40

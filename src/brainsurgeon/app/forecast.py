@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,6 +10,7 @@ import torch
 from brainsurgeon.app.estimate import estimate_seconds
 from brainsurgeon.app.recipe import Recipe
 from brainsurgeon.app.target import Target
+from brainsurgeon.engine.blocks import COLUMNS_PER_ROW as WIDE
 from brainsurgeon.engine.blocks import make_blocks
 from brainsurgeon.engine.budget import Share, apportion, as_budget, share_out
 from brainsurgeon.network.memory import DoesNotFitError, available_bytes
@@ -19,10 +19,11 @@ from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.fitting import check_memory, needs_of
 from brainsurgeon.pruning.layerwise.forecast import forecast
 from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.memory import rows_of
 from brainsurgeon.pruning.methods import Method
 from brainsurgeon.pruning.one_shot import OneShot
 from brainsurgeon.pruning.staged.method import Staged
-from brainsurgeon.pruning.staged.stage import COLUMNS_PER_ROW, rows_for
+from brainsurgeon.pruning.staged.stage import COLUMNS_PER_ROW
 from brainsurgeon.pruning.surgery import Surgery
 
 
@@ -61,13 +62,13 @@ def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
     surgery = Surgery(target.model, target.data, target.loss, **common, progress=False)
     weights, device = surgery.weights, surgery.device
     needs = [needs_of(method, surgery) for method in methods.values()]
-    problem = ""
+    problem, free = "", available_bytes(device)
     try:
         for method in methods.values():
-            check_memory(method, weights, surgery.resident_bytes(method), device, surgery.footprint_of(method))
+            check_memory(method, weights, surgery.resident_bytes(method), device, surgery.footprint_of(method), free)
     except DoesNotFitError as error:
         problem = str(error)
-    blocks = _blocks(methods.values(), weights)
+    blocks = _blocks(next(iter(methods.values())), surgery)
     plans = _plans(recipe, target, weights, bool(surgery.held))
     return Inspection(
         layers=plans,
@@ -76,7 +77,7 @@ def inspect(recipe: Recipe, target: Target, timed: bool = True) -> Inspection:
         blocks=len(blocks),
         widest=max(block.stop - block.start for block in blocks),
         memory=max(needs, key=lambda parts: sum(parts.values())),
-        free=available_bytes(device),
+        free=free,
         seconds=_seconds(recipe, target, surgery, methods) if timed and not problem else {},
         staged=any(isinstance(method, Staged) for method in methods.values()),
         problem=problem,
@@ -97,14 +98,13 @@ def _seconds(recipe: Recipe, target: Target, surgery: Surgery, methods: dict[str
     return found
 
 
-def _blocks(methods: Iterable[Method], weights: PrunableWeights) -> list[slice]:
-    """Return the blocks of the first method's curvature."""
-    method = next(iter(methods))
-    if isinstance(method, OneShot):
-        return make_blocks(method.blocks, weights.layers, method.num_gradients)
-    if isinstance(method, Staged):
-        return make_blocks(method.blocks, weights.layers, rows_for(weights.size), COLUMNS_PER_ROW)
-    return [layer.columns for layer in weights.layers]
+def _blocks(method: Method, surgery: Surgery) -> list[slice]:
+    """Return the blocks of a method's curvature."""
+    layers = surgery.weights.layers
+    if not isinstance(method, OneShot | Staged):
+        return [layer.columns for layer in layers]
+    rows = rows_of(method, surgery.weights, surgery.footprint_of(method))
+    return make_blocks(method.blocks, layers, rows, COLUMNS_PER_ROW if isinstance(method, Staged) else WIDE)
 
 
 def _plans(recipe: Recipe, target: Target, weights: PrunableWeights, even: bool) -> tuple[LayerPlan, ...]:

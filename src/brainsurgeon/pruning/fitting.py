@@ -37,9 +37,10 @@ def check_memory(
     model_bytes: int,
     device: torch.device,
     sample: Footprint | None = None,
+    free: int | None = None,
 ) -> None:
-    """Refuse what the device cannot hold, with the settings that would fit."""
-    free = available_bytes(device)
+    """Refuse what the device cannot hold, with the settings that would fit; `free` where that was asked before."""
+    free = available_bytes(device) if free is None else free
     parts = memory_needs(method, weights, model_bytes, sample)
     needed = sum(parts.values())
     if free is None or needed <= free:

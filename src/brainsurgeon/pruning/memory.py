@@ -111,10 +111,22 @@ def _one_shot(method: OneShot, weights: PrunableWeights, sample: Footprint) -> d
     parts = {"samples": _kept(sample, method.loss_samples), "passes": BATCH * sample.passing // 2}
     if not method.uses_curvature:
         return parts | {"masks and vectors": PLAIN_VECTORS * weights.size}
-    rows = int(min(method.num_gradients, (sample.samples or math.inf) // method.gradient_batch or 1))
+    rows = rows_of(method, weights, sample)
     vectors = SCORED_VECTORS if isinstance(method.selection, Magnitude | WoodFisher) else VECTORS
     parts["passes"] = max(parts["passes"], _of_rows(weights, rows, sample))
     return parts | _fisher(weights, rows, method.dtype, method.blocks) | {"masks and vectors": vectors * weights.size}
+
+
+def rows_of(method: OneShot | Staged, weights: PrunableWeights, sample: Footprint) -> int:
+    """Return of how many gradients the curvature is made: never of more than the data hold.
+
+    The exact Fisher matrix has several of each sample, and is taken for as large as it was asked to be.
+    """
+    if isinstance(method, OneShot) and method.fisher == "exact":
+        return method.num_gradients
+    if isinstance(method, OneShot):
+        return int(min(method.num_gradients, (sample.samples or math.inf) // method.gradient_batch or 1))
+    return min(rows_for(weights.size), _drawn(method, sample))
 
 
 def _of_rows(weights: PrunableWeights, rows: int, sample: Footprint) -> int:
@@ -152,7 +164,7 @@ def _streamed(sample: Footprint, most: int) -> dict[str, int]:
 def _staged(method: Staged, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:
     parts = {"masks and vectors": STAGED_VECTORS * weights.size, "samples": _kept(sample, method.max_samples)}
     parts["passes"] = max(3 * BATCH * sample.passing, _of_rows(weights, BATCH, sample))
-    rows = min(rows_for(weights.size), _drawn(method, sample))
+    rows = rows_of(method, weights, sample)
     if method.curvature != "gram" and (method.curvature == "fisher" or weights.size <= HOPELESS * rows):
         parts |= _fisher(weights, rows, method.dtype, method.blocks, COLUMNS_PER_ROW)
     if method.curvature != "fisher":
