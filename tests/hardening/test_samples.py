@@ -150,3 +150,17 @@ def test_wrong_kinds_of_finetune_settings_are_refused_in_words(settings: dict[st
     (name,) = settings
     with pytest.raises(BrainsurgeonError, match=f"{name} must be"):
         brainsurgeon.finetune(network(), samples(), masks={}, **settings)
+
+
+@pytest.mark.parametrize("kind", ["tensors", "data set"])
+@pytest.mark.parametrize(
+    ("fisher", "asked", "rows"), [("empirical", 10**9, 60), ("sampled", 10**9, 60), ("exact", 10**5, 180)]
+)
+def test_gradients_that_the_data_do_not_hold_need_no_room(kind: str, fisher: str, asked: int, rows: int) -> None:
+    """A number that would never fit is as good as all there are; three outputs make three rows of a sample."""
+    data = samples(60)
+    given: Any = data if kind == "tensors" else TensorDataset(*data)
+    settings: dict[str, Any] = {"fisher": fisher, "loss_samples": 60}
+    found, enough = (brainsurgeon.prune(network(), given, 0.5, "wf", num_gradients=k, **settings) for k in (asked, 600))
+    assert all(torch.equal(mask, enough.masks[name]) for name, mask in found.masks.items())
+    assert any(f"the data gave {rows} gradients" in note for note in found.notes)

@@ -94,6 +94,15 @@ def samples_in(data: Any) -> float:
         return math.inf
 
 
+def most_samples(data: Any) -> float:
+    """Return how many samples can be read from the data at most, infinity where only reading tells.
+
+    A loader may draw a sample twice, and an iterable may say anything of itself.
+    """
+    known = is_one_batch(data) or (isinstance(data, Dataset) and not isinstance(data, IterableDataset))
+    return samples_in(data) if known else math.inf
+
+
 def probe(data: Any) -> Batch | None:
     """Return a few samples without using any up, and without a trace in torch's generators; None where there is none.
 

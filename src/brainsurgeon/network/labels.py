@@ -36,12 +36,16 @@ ROWS = 256
 
 @dataclass(frozen=True)
 class Rows:
-    """What gradients are collected from: a loss and its batches, (inputs, s) for ⟨s, f⟩, so many rows, and notes."""
+    """What gradients are collected from: a loss and its batches, (inputs, s) for ⟨s, f⟩, so many rows, and notes.
+
+    The exact Fisher matrix has a row for each output of a sample, all others have one.
+    """
 
     batch_loss: BatchLoss
     batches: Iterator[Batch]
     count: int
     notes: tuple[str, ...] = ()
+    per_sample: int = 1
 
 
 def relabel(
@@ -72,7 +76,7 @@ def relabel(
         )
     note = f"exact Fisher matrix: {samples * size} rows are {samples} samples, a row for each of {size} outputs"
     every = _every(prediction, model, itertools.chain([first], batches), samples, size)
-    return Rows(pulled, every, samples * size, (note,))
+    return Rows(pulled, every, samples * size, (note,), size)
 
 
 def _matched(

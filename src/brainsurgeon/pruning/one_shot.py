@@ -19,6 +19,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.network.checks import check_loss, check_separate
+from brainsurgeon.network.footprint import most_samples
 from brainsurgeon.network.labels import relabel
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.match import Match
@@ -262,7 +263,9 @@ def _curvature(
     known = list(samples) if apart else None
     source = samples if known is None else iter(known)
     labelled = relabel(settings.fisher, surgery.batch_loss, surgery.loss, source, settings.num_gradients, generator)
-    rows = Rows(labelled.count, settings.gradient_batch, settings.blocks, dtype=settings.dtype)
+    held = most_samples(surgery.data) // settings.gradient_batch or 1  # there is no need of room for more
+    count = int(min(labelled.count, held * labelled.per_sample))
+    rows = Rows(count, settings.gradient_batch, settings.blocks, dtype=settings.dtype)
     found = examine("fisher", labelled.batch_loss, surgery.weights, labelled.batches, rows, notify)
     linear = None
     if known is not None:
