@@ -18,6 +18,7 @@ from brainsurgeon.paper.reproduce.tables import TITLES as PAPER_TITLES
 from brainsurgeon.paper.reproduce.tables import YARDSTICK
 from brainsurgeon.pruning.one_shot import FISHERS
 from experiments.finetune import before_and_after
+from experiments.first_cuts import first_cuts_table
 from experiments.forecasts import forecast_table
 from experiments.hurried import hurried_table
 from experiments.kills import kills_table
@@ -135,6 +136,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "beyond-beside": beside,
     "budgets": budgets_table,
     "readme-budgets": short_table,
+    "first-cuts": first_cuts_table,
     "choosing": choosing,
     "errata-counts": counts,
     "goals": goals_table,
