@@ -38,6 +38,11 @@ IMAGES = {
         8,
     ),
     "one scale for all": (Around(wide(), lambda x, b: x * b.weight, nn.Conv2d(8, 3, 1), b=nn.PReLU(1)), 8),
+    "normalised by the norm of positions": (
+        Around(wide(), lambda x: x / torch.linalg.vector_norm(x, 2, (2, 3), keepdim=True), nn.Conv2d(8, 3, 1)),
+        8,
+    ),
+    "the largest of each row": (Around(wide(), lambda x: x.topk(2, 3)[0], nn.Conv2d(8, 3, 1)), 8),
     "half gates half": (Around(wide(), lambda x: F.glu(x, 1), nn.Conv2d(4, 3, 1)), 4),
     "halves gated by hand": (
         Around(wide(), lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1].sigmoid(), nn.Conv2d(4, 3, 1)),
@@ -55,6 +60,12 @@ def test_units_pass_through(name: str) -> None:
 
 
 TIED_DOWN = {
+    "the largest channels": (Around(wide(), lambda x: x.topk(2, 1)[0], nn.Conv2d(2, 3, 1)), "as a whole"),
+    "normalised channels": (
+        Around(wide(), lambda x: x / x.norm(dim=1, keepdim=True), nn.Conv2d(8, 3, 1)),
+        "as a whole",
+    ),
+    "the norm of all": (Around(wide(), lambda x: x / x.norm(), nn.Conv2d(8, 3, 1)), "as a whole"),
     "layer norm": (Around(wide(), lambda x: F.layer_norm(x, x.shape[1:]), nn.Conv2d(8, 3, 1)), "as a whole"),
     "softmax": (Around(wide(), lambda x: x.softmax(1), nn.Conv2d(8, 3, 1)), "as a whole"),
     "a sum over units": (Around(wide(), lambda x: x + x.mean(1, keepdim=True), nn.Conv2d(8, 3, 1)), "as a whole"),

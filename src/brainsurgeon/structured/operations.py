@@ -23,7 +23,6 @@ MOVES = (  # elements move, and stay what they are
     "split_with_sizes",
     "chunk",
     "unbind",
-    "contiguous",
     "roll",
     "flip",
     "repeat_interleave",
@@ -37,7 +36,6 @@ MOVES = (  # elements move, and stay what they are
     "reshape_as",
     "swapaxes",
     "ravel",
-    "T",
     "mT",
 )
 ELEMENTWISE = (  # beside those that PyTorch marks as pointwise
@@ -57,8 +55,6 @@ ELEMENTWISE = (  # beside those that PyTorch marks as pointwise
     "to",
     "_to_copy",
     "type_as",
-    "float",
-    "half",
     "clone",
     "alias",
     "detach",
@@ -87,7 +83,6 @@ POOLS = (  # along the last axes, as many as the name says
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
     "max_pool2d_with_indices",
-    "lp_pool2d",
     "upsample_nearest1d",
     "upsample_nearest2d",
     "upsample_nearest3d",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,9 +96,16 @@ def _spatial(node: Node) -> int:
     return int(next(letter for letter in _name(node) if letter.isdigit()))
 
 
+def _dim(follower: Follower, node: Node) -> Any:
+    """Return the argument `dim` of an operation, wherever its schema has it; None where it has none."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    places = [place for place, argument in enumerate(arguments) if argument.name == "dim"]
+    return follower.argument(node, places[0], "dim", arguments[places[0]].default_value) if places else None
+
+
 def _axes(follower: Follower, node: Node, x: Tensor) -> list[int]:
-    given = follower.argument(node, 1, "dim")
-    if given is None or given == [] or isinstance(given, float):
+    given = _dim(follower, node)
+    if given is None or given == []:
         given = list(range(x.dim()))
     return [axis % x.dim() for axis in ([given] if isinstance(given, int) else given)]
 
@@ -119,11 +127,7 @@ def _reduction(follower: Follower, node: Node) -> Value:
 
 def _along(follower: Follower, node: Node) -> Value:
     x, out = follower.labels(follower.given(node)[0]), follower.blank(node)
-    default = -1 if _name(node) in ("glu", "topk", "sort") else None
-    axis = follower.argument(node, 1, "dim", default)
-    first = flat_along(
-        follower.atoms, x, [axis if isinstance(axis, int) else -1], f"{node.target} mixes it with others"
-    )
+    first = flat_along(follower.atoms, x, [_dim(follower, node)], f"{node.target} mixes it with others")
     return [first.expand(p.shape) for p in out] if isinstance(out, list) else first.expand(out.shape)  # type: ignore
 
 

@@ -39,7 +39,7 @@ class Traced:
 
 
 def call_of(batch_loss: BatchLoss, batch: Batch) -> Call:
-    """Return what the loss calls its model with; a model must be called once, or it has no one graph."""
+    """Return what the loss calls its model with; where it calls it several times, the first."""
     calls: list[Call] = []
 
     def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
