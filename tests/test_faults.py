@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -31,3 +32,11 @@ def test_every_fault_has_a_name_of_its_own_and_tests_that_are_there(planted: Any
             path, _, name = place.partition("::")
             assert (planted.ROOT / path).exists(), fault.name
             assert not name or f"def {name}" in (planted.ROOT / path).read_text(), fault.name
+
+
+def test_the_last_record_is_what_contributors_are_told_and_notices_enough(planted: Any) -> None:
+    record = json.loads((planted.ROOT / "experiments/results/benchmarks/planted-faults.json").read_text())
+    told = " ".join((planted.ROOT / "CONTRIBUTING.md").read_text().split())
+    assert f"{record['noticed']} of {record['faults']} faults were noticed" in told
+    assert record["noticed"] == record["faults"] - len(record["missed"])
+    assert record["noticed"] >= 0.95 * record["faults"]
