@@ -36,8 +36,8 @@ MODEL_FAULTS = [
     Fault(
         "what the teacher lost forgotten while it is not run",
         "network/distillation.py",
-        "self.losses[1] if dense is None else dense",
-        "self.losses[0] if dense is None else dense",
+        "self.losses[1] if other is None else other",
+        "self.losses[0] if other is None else other",
         "tests/network/test_distillation.py",
     ),
     Fault(

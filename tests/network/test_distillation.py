@@ -181,6 +181,18 @@ def test_running_means_stay_where_they_are_in_memory() -> None:
     assert trust.losses.tolist() == pytest.approx([1 + 0.02 + 0.98 * 0.02, 0.495])
 
 
+def test_means_of_losses_in_half_precision_do_not_stick_and_are_resumed() -> None:
+    half = torch.bfloat16
+    trust = Trust()
+    trust.weigh(torch.tensor(1.0, dtype=half), torch.tensor(0.6, dtype=half))
+    for _ in range(400):
+        followed = trust.weigh(torch.tensor(0.84, dtype=half), torch.tensor(0.6, dtype=half))
+    assert float(followed) == 0  # 0.6 is not below 0.7 of 0.84
+    other = Trust()
+    other.restore(trust.state(), torch.zeros(1, dtype=half))
+    assert other.weigh(torch.tensor(0.84, dtype=half), torch.tensor(0.6, dtype=half)).dtype == half
+
+
 def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead() -> None:
     network = BY_NAME["sequential"]
     dense, batch = network.model(), network.batches()[0]

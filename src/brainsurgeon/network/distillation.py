@@ -55,12 +55,12 @@ class Trust:
 
         The running means stay where they are in memory, and nothing is asked of the device: a step can be recorded.
         """
-        student = student.detach()
+        own = student.detach().float()  # means in half precision would stick
+        other = None if dense is None else dense.float()
         if self.losses is None:
-            self.losses = torch.stack([student, student if dense is None else dense])
+            self.losses = torch.stack([own, own if other is None else other])
         else:
-            found = torch.stack([student, self.losses[1] if dense is None else dense])
-            self.losses.lerp_(found, 1 - REMEMBERED)
+            self.losses.lerp_(torch.stack([own, self.losses[1] if other is None else other]), 1 - REMEMBERED)
         return self._ahead().to(student.dtype)
 
     def count(self) -> None:
@@ -81,7 +81,7 @@ class Trust:
     def restore(self, state: Tensor, like: Tensor) -> None:
         """Become what `state` told, beside a tensor."""
         self.steps, self.listens = int(state[0]), bool(state[1])
-        self.losses = state[2:].to(like.device, like.dtype) if len(state) > 2 else None
+        self.losses = state[2:].to(like.device, torch.float32) if len(state) > 2 else None
 
 
 class Teacher:

@@ -112,7 +112,7 @@ def lent(
 
 def _return(tensor: Tensor, home: Tensor) -> None:
     """Write the values of a tensor into the memory that it had, which others may share."""
-    if tensor.data_ptr() != home.data_ptr():
+    if tensor.device != home.device or tensor.data_ptr() != home.data_ptr():
         with torch.inference_mode() if home.is_inference() else torch.no_grad():
             home.copy_(tensor.data)
         tensor.data = home

@@ -68,7 +68,7 @@ def memory_needs(
         parts = _layerwise(method, weights, sample)
     elif isinstance(method, Gradual):
         parts = {"training": TRAINED * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
-        few = held_out_of(int(min(sample.samples, MOST_READ))) < ENOUGH
+        few = held_out_of(int(min(sample.samples, method.max_samples or MOST_READ))) < ENOUGH
         # Of tokens the outputs are compared, which are as large as the vocabulary; of all else the features.
         taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
         parts["passes"] = int(
@@ -89,8 +89,9 @@ def _auto(method: Auto, weights: PrunableWeights, model_bytes: int, sample: Foot
     if method.gradients:
         tried.append(Gradual(max_gradients=method.gradients, max_samples=method.max_samples))
     rows = MOST_ENTRIES // weights.size if method.max_seconds is not None else ROWS if weights.size <= SMALL else 0
+    held = held_out_of(int(min(sample.samples, MOST_READ)))
     if min(rows, ROWS) >= 1 and (method.max_seconds is not None or not method.gradients):
-        tried.append(make_method("cbs", {"num_gradients": int(min(rows, ROWS, max(1, 0.8 * sample.samples)))}))
+        tried.append(make_method("cbs", {"num_gradients": int(min(rows, ROWS, max(1, sample.samples - held)))}))
     needs = sorted((memory_needs(one, weights, model_bytes, sample) for one in tried), key=lambda n: sum(n.values()))
     parts = needs[-1]
     parts["copies of the model"] += 2 * model_bytes

@@ -85,7 +85,7 @@ def moved(batch: Batch, device: torch.device) -> Batch:
     """Return a batch on a device, as tensors that autograd takes: one made under `inference_mode` is copied."""
 
     def move(tensor: Tensor) -> Tensor:
-        tensor = tensor.to(device, non_blocking=True)
+        tensor = tensor.to(device, non_blocking=device.type == "cuda")  # a CPU would read what is not there yet
         return tensor.clone() if tensor.is_inference() else tensor
 
     return map_tensors(move, batch)

@@ -153,6 +153,20 @@ def test_at_a_high_sparsity_a_small_dear_layer_is_still_spared() -> None:
     assert counts[0] <= 0.996 * 10_000 + 1
 
 
+@given(st.one_of(curves(), jagged()), st.floats(0.5, 0.999))
+def test_no_layer_is_lost_as_a_whole_unless_the_total_asks_for_it(drawn: list[ErrorCurve], share: float) -> None:
+    total = round(share * sum(curve.size for curve in drawn))
+    counts = allocate(drawn, total)
+    spare = sum(min(curve.size - 1, math.floor(max(0.98, 1 - 0.2 * (1 - share)) * curve.size)) for curve in drawn)
+    if total <= spare - len(drawn):
+        assert all(count < curve.size for count, curve in zip(counts, drawn, strict=True))
+
+
+def test_a_small_layer_that_costs_nothing_keeps_a_weight() -> None:
+    large, small = steep("large", 5_000, 1.0, 9.0), steep("small", 72, 1e-9, 1.0)
+    assert allocate([large, small], round(0.98 * 5_072))[1] <= 71
+
+
 def test_a_total_beyond_the_layers_is_refused() -> None:
     with pytest.raises(BrainsurgeonError, match="11 weights cannot be pruned of 10"):
         allocate([steep("a", 10, 1, 1)], 11)

@@ -1,16 +1,19 @@
 """Training steps on a GPU whose kernels are recorded once and played again: a small network waits for its launches.
 
 A CUDA graph repeats the same kernels on the same memory. So every batch is copied to one place, and what a step changes
-stays in its place. A record is believed only when it gives what the step itself gives on another batch; a model whose
-steps cannot be recorded (it asks the device something on the way) is trained step by step, with the same result.
+stays in its place. A record is believed only when it changes everything as the step itself does on the next batch; a
+model whose steps cannot be recorded (it asks the device something on the way, or puts a new tensor in the place of an
+old one) is trained step by step, with the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon.pruning.gradual.step import Step
 from brainsurgeon.samples.batches import Batch, map_tensors, tensors_of
@@ -26,6 +29,16 @@ def recorded(step: Step, wanted: bool = True) -> Callable[[Batch], Tensor]:
     return Recorder(step) if wanted and next(iter(step.student.values.values())).is_cuda else step
 
 
+@dataclass
+class Record:
+    """The kernels of a step, where they read the batch and write the loss, and whether they were compared."""
+
+    graph: Any
+    place: Batch
+    loss: Tensor
+    believed: bool = False
+
+
 class Recorder:
     """Steps that are taken as they are at first, then recorded, compared, and played.
 
@@ -36,74 +49,130 @@ class Recorder:
         self.step = step
         self.works = True
         self._taken: dict[bool, int] = {}
-        self._records: dict[bool, tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
-        self._stream = torch.cuda.Stream(next(iter(step.student.values.values())).device)
+        self._records: dict[bool, Record] = {}
+        self._device = next(iter(step.student.values.values())).device
+        self._stream = torch.cuda.Stream(self._device)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take a step; return the loss before it."""
         kind = self.step.trust.listens
-        if kind in self._records and _form(self._records[kind][1]) == _form(batch):
-            loss = self._play(kind, batch)
-        elif not self.works or kind in self._records or self._taken.get(kind, 0) < WARM:
-            loss = self._apart(batch)
-        else:
-            loss = self._record(kind, batch)
+        with torch.cuda.device(self._device):
+            loss = self._take(kind, batch)
         self._taken[kind] = self._taken.get(kind, 0) + 1
         self.step.trust.count()
         return loss
 
+    def _take(self, kind: bool, batch: Batch) -> Tensor:
+        record = self._records.get(kind)
+        if record is None and self.works and self._taken.get(kind, 0) >= WARM:
+            self._record(kind, batch)
+            return self._apart(batch)
+        if record is None or _form(record.place) != _form(batch):
+            return self._apart(batch)
+        return self._play(record, batch) if record.believed else self._compare(record, batch)
+
     def _apart(self, batch: Batch) -> Tensor:
         """Take a step on the stream that is recorded, so that nothing of autograd belongs to another one."""
-        current = torch.cuda.current_stream()
+        current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             loss = self.step.kernels(batch)
         current.wait_stream(self._stream)
         return loss
 
-    def _play(self, kind: bool, batch: Batch) -> Tensor:
-        graph, place, loss = self._records[kind]
-        for own, given in zip(tensors_of(place), tensors_of(batch), strict=True):
+    def _play(self, record: Record, batch: Batch) -> Tensor:
+        for own, given in zip(tensors_of(record.place), tensors_of(batch), strict=True):
             own.copy_(given)
-        graph.replay()
-        return loss.clone()
+        record.graph.replay()
+        return record.loss.clone()
 
-    def _record(self, kind: bool, batch: Batch) -> Tensor:
-        """Record a step, and compare it with the step itself on this batch; the latter is the one that counts."""
-        place = map_tensors(torch.clone, batch)
+    def _record(self, kind: bool, batch: Batch) -> None:
+        """Record a step, which is not taken by that."""
+        held, state = held_by(self.step.student.model), self.step.state()
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        random = generator.clone_state()
+        found = self._captured(map_tensors(torch.clone, batch))
+        if found is None:  # a capture that breaks off would leave the generator in its midst
+            generator.graphsafe_set_state(random)
+        stayed = in_place(state, self.step.state()) and in_place(held, held_by(self.step.student.model))
+        if found is None or not stayed:
+            self._give_up(held, state)
+        else:
+            self._records[kind] = found
+
+    def _captured(self, place: Batch) -> Record | None:
+        """Return the record of a step on the batch in a place; None where the device refuses."""
         graph = torch.cuda.CUDAGraph()
+        others = [record.graph.pool() for record in self._records.values()]  # they are never played at once
         try:
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, others[0] if others else None, self._stream, "thread_local"):
                 loss = self.step.kernels(place)
         except RuntimeError:
-            self._give_up()
-            return self._apart(batch)
+            return None
+        return Record(graph, place, loss)
+
+    def _compare(self, record: Record, batch: Batch) -> Tensor:
+        """Play a step, go back, and take it: the latter is the one that counts."""
         before = {name: tensor.clone() for name, tensor in self.step.state().items()}
-        self._records[kind] = graph, place, loss
-        played_loss = self._play(kind, batch)
-        played = {name: tensor.clone() for name, tensor in self.step.student.values.items()}
+        loss = self._play(record, batch)
+        played = {name: tensor.clone() for name, tensor in self.step.state().items()}
         for name, tensor in self.step.state().items():
-            tensor.detach().copy_(before[name])
+            tensor.copy_(before[name])
         found = self._apart(batch)
-        if not self._agrees(before, played, (played_loss, found)):
+        after = self.step.state() | {"loss": found}
+        if agree(before | {"loss": torch.zeros_like(found)}, played | {"loss": loss}, after):
+            record.believed = True
+        else:
             self._give_up()
         return found
 
-    def _agrees(self, before: dict[str, Tensor], played: dict[str, Tensor], losses: tuple[Tensor, Tensor]) -> bool:
-        change = apart = torch.zeros((), device=losses[0].device)
-        for name, value in self.step.student.values.items():
-            change = change + (value.detach() - before[f"value/{name}"]).square().sum()
-            apart = apart + (value.detach() - played[name]).square().sum()
-        close = (losses[0] - losses[1]).abs() <= APART * losses[1].abs() + 1e-6
-        return bool(close & (apart <= APART**2 * change))
-
-    def _give_up(self) -> None:
-        """Forget what was recorded, and the gradients that lie in its memory."""
+    def _give_up(self, held: Held | None = None, state: dict[str, Tensor] | None = None) -> None:
+        """Forget what was recorded; put back what was there, and leave no gradient in the record's memory."""
         self.works = False
         self._records.clear()
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self._device)
         for parameter in (*self.step.student.model.parameters(), *self.step.student.values.values()):
             parameter.grad = None
+        if held is not None and state is not None:
+            put_back(self.step.student.model, held)
+            self.step.forget(state)
+
+
+Held = dict[tuple[nn.Module, str], Tensor]
+
+
+def held_by(model: nn.Module) -> Held:
+    """Return the buffers of a model, and tensors that its modules hold as plain attributes."""
+    found: Held = {}
+    for module in model.modules():
+        tensors = {**vars(module), **module._buffers}
+        found |= {(module, name): tensor for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+    return found
+
+
+def put_back(model: nn.Module, held: Held) -> None:
+    """Give a model's modules the tensors they had, and no others."""
+    for module, name in held_by(model).keys() - held.keys():
+        delattr(module, name)
+    for (module, name), tensor in held.items():
+        (module._buffers if name in module._buffers else vars(module))[name] = tensor
+
+
+def in_place(before: Mapping[Any, Tensor], after: Mapping[Any, Tensor]) -> bool:
+    """Say whether the same tensors lie where they lay."""
+    return before.keys() == after.keys() and all(before[name].data_ptr() == after[name].data_ptr() for name in before)
+
+
+def agree(before: dict[str, Tensor], played: dict[str, Tensor], after: dict[str, Tensor]) -> bool:
+    """Say whether two steps from the same state have changed all tensors alike."""
+    good = []
+    for name, tensor in after.items():
+        if not tensor.is_floating_point():
+            good.append((tensor == played[name]).all())
+            continue
+        change, apart = (tensor - before[name]).double().norm(), (tensor - played[name]).double().norm()
+        good.append(apart <= APART * change + 1e-6 * tensor.double().norm())
+    return bool(torch.stack(good).all())
 
 
 def _form(batch: Batch) -> list[tuple[torch.Size, torch.dtype]]:

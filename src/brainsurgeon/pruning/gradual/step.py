@@ -45,6 +45,13 @@ class Step:
         losses = {} if self.trust.losses is None else {"trust": self.trust.losses}
         return self.student.state() | optimizer_state(self.optimizer) | losses
 
+    def forget(self, state: Mapping[str, Tensor]) -> None:
+        """Drop what the optimizer has made beside a state that was told before."""
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for number, parameter in enumerate(parameters):
+            if parameter in self.optimizer.state and not any(k.startswith(f"optimizer/{number}/") for k in state):
+                del self.optimizer.state[parameter]
+
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Give every group of an optimizer its learning rate, in place where it is a tensor."""

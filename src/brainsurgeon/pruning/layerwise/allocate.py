@@ -76,7 +76,10 @@ def allocate(curves: Sequence[ErrorCurve], total: int, most: float | None = None
     below, above = pruned(low), pruned(high)
     share = (total - sum(below)) / max(sum(above) - sum(below), 1e-9)
     quotas = [Fraction(a + min(max(share, 0.0), 1.0) * (b - a)) for a, b in zip(below, above, strict=True)]
-    return apportion(total, _fitted(quotas, total, sizes), sizes)
+    room = [min(size - 1, math.floor(most * size)) for size in sizes]  # no layer is lost as a whole
+    room = room if sum(room) >= total else sizes
+    quotas = [min(quota, Fraction(limit)) for quota, limit in zip(quotas, room, strict=True)]
+    return apportion(total, _fitted(quotas, total, sizes), room)
 
 
 def _fitted(quotas: list[Fraction], total: int, sizes: list[int]) -> list[Fraction]:

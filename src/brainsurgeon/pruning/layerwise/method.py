@@ -132,7 +132,8 @@ class Layerwise:
                 before = streamed_loss(stream(reported))
         run = LayerRun(self.solver, self.pattern, self.damping, costs, task.notify, task.clock)
         own = own_share(batches)
-        tried = TRIED if task.total <= TRIED[-2] * surgery.weights.size else (*TRIED, HIGH)
+        shared = [share.count / sum(size for _, _, size in share.layers) for share in task.shares if share.count]
+        tried = (*TRIED, HIGH) if max(shared, default=0.0) > TRIED[-2] else TRIED
         counts, others = self._counts(task, layers, lambda: run.curves(stream(_for_curves(batches)), tried))
         masks = run.prune(stream(own), counts, *_store(task.store))
         notes += gather_words(run.notes)
