@@ -4,6 +4,9 @@ from experiments.records import RESULTS, Record, read_lines, table
 
 TITLES = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "layerwise": "`layerwise`", "auto": "`auto`, trained"}
 
+SHARED = 4.0
+"""With a load of so many processes, other runs had a part of the machine: seconds tell nothing."""
+
 
 def language_table(name: str = "smollm2-135m", digits: int = 1) -> str:
     """Tabulate perplexity by method, budget and sparsity, with the seconds in brackets."""
@@ -27,4 +30,8 @@ def _key(run: Record) -> tuple[str, str, str]:
 
 def _cell(runs: list[Record], column: tuple[bool, float], digits: int) -> str:
     found = [run for run in runs if (run["pattern"] != "default", run["sparsity"]) == column]
-    return f"{found[-1]['perplexity']:.{digits}f} ({found[-1]['seconds']:.0f} s)" if found else "–"
+    if not found:
+        return "–"
+    run = found[-1]
+    alone = run.get("load", 0.0) < SHARED
+    return f"{run['perplexity']:.{digits}f}" + (f" ({run['seconds']:.0f} s)" if alone else "")

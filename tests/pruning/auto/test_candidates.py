@@ -13,6 +13,7 @@ from brainsurgeon import PruningResult, Surgery
 from brainsurgeon.events import silent
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.pruning.auto import candidates as module
+from brainsurgeon.pruning.auto import run as run_module
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.auto.run import AutoRun
 from brainsurgeon.pruning.gradual.method import Gradual
@@ -60,19 +61,28 @@ def test_layers_are_solved_on_enough_samples_or_not_at_all(
     assert Layerwise().max_samples > module.LEAST_ROWS
 
 
+MANY, CUT = 64 * module.FEW_SAMPLES_STEPS, "layerwise, trained"  # the toy has few samples
+
+
 @pytest.mark.parametrize(
     ("gradients", "large", "trained"),
     [
-        (module.FEW_STEPS * module.BATCH - 1, 10**9, {"layerwise, trained": 16_000, "gradual": 15_999}),
-        (module.FEW_STEPS * module.BATCH, 10**9, {"gradual": 32_000}),
-        (module.FEW_STEPS * module.BATCH, 1, {"layerwise, trained": 16_000, "gradual": 16_000}),
+        (MANY - 1, 10**9, {CUT: MANY - 1}),
+        (MANY, 10**9, {"gradual": MANY}),
+        (MANY, 1, {CUT: MANY // 2, "gradual": MANY // 2}),
     ],
 )
-def test_with_few_steps_or_many_weights_a_cut_is_trained_too(
+def test_with_few_steps_a_cut_is_trained_and_with_many_weights_that_too(
     toy: Any, monkeypatch: pytest.MonkeyPatch, gradients: int, large: int, trained: dict[str, int]
 ) -> None:
     monkeypatch.setattr(module, "LARGE", large)
     assert shares(toy, gradients) == trained
+
+
+def test_many_samples_are_worth_pruning_step_by_step_sooner(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "ENOUGH", 1)
+    assert shares(toy, 64 * module.FEW_STEPS) == {"gradual": 64 * module.FEW_STEPS}
+    assert shares(toy, 64 * module.FEW_STEPS - 1) == {CUT: 64 * module.FEW_STEPS - 1}
 
 
 def test_a_large_language_model_is_only_trained_from_its_cut(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 SMALL = 2_000_000
 """A network of at most so many weights is searched by its Fisher matrix too."""
-LARGE, FEW_STEPS = 10_000_000, 500
-"""A network of at least so many weights, or with fewer steps than that, is cut layer by layer and then trained, too."""
+LARGE = 10_000_000
+"""A network of at least so many weights is cut layer by layer and then trained, too."""
+FEW_STEPS, FEW_SAMPLES_STEPS = 150, 400
+"""With fewer steps, of many samples and of few, there are too few to prune step by step: a cut is trained instead."""
 ROWS, LEAST_ROWS = 1000, 40
 """Gradients of the Fisher matrix, and how many are too few to be worth a candidate."""
 MOST_ENTRIES = 500_000_000
@@ -111,9 +113,10 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
         return
     common: dict[str, Any] = {"repair": run.method.repair, "augment": run.method.augment}
     texts = is_tokens(run.held_out[0])
-    few = gradients < FEW_STEPS * (TEXTS if texts else BATCH)
+    steps = gradients // (TEXTS if texts else BATCH)
+    few = steps < (FEW_SAMPLES_STEPS if run.few else FEW_STEPS)
     if gradients and layered and (size >= LARGE or few or _is_hurried(run)):
-        alone = texts and size >= LARGE
+        alone = few or (texts and size >= LARGE)
         share = gradients if alone else -(-gradients // 2)
         method = Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)
         yield Candidate("layerwise, trained", method, 1.0 if alone else 0.5)
