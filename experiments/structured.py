@@ -64,7 +64,7 @@ PLANS = {
         256,
         512,
         1000,
-        replace(DEFAULT, epochs=2, patience=None),
+        replace(DEFAULT, epochs=3, patience=None),
         test_batch=50,
     ),
 }

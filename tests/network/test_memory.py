@@ -15,7 +15,9 @@ def test_gradients_that_do_not_fit_are_refused_with_a_number_that_would(monkeypa
     monkeypatch.setattr(memory, "available_bytes", lambda device: 72 * 4 * 100)
     message = r"1000 gradients of 72 weights take .* give num_gradients=90 or fewer .* dtype=torch.bfloat16"
     case = CASES["linear"]
-    call: dict[str, Any] = {"model": case.model(), "data": case.data(), "sparsity": 0.5, "method": "wf"}
+    inputs, targets = case.data()
+    data = inputs.repeat(1 + 1000 // len(inputs), 1), targets.repeat(1 + 1000 // len(targets))
+    call: dict[str, Any] = {"model": case.model(), "data": data, "sparsity": 0.5, "method": "wf"}
     with pytest.raises(BrainsurgeonError, match=message):
         prune(**call, num_gradients=1000, progress=False)
     prune(**call, num_gradients=90, progress=False)

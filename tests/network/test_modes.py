@@ -9,6 +9,7 @@ from torch import nn
 from brainsurgeon.network.modes import (
     dense_gradients,
     for_examination,
+    frozen,
     modes_kept,
     own_mode,
     plain_attention,
@@ -72,3 +73,14 @@ def test_an_examined_copy_is_frozen_in_evaluation_mode_with_dense_gradients() ->
     assert not model[0].sparse
     assert not model[0].weight.requires_grad
     assert model[0].weight.is_meta
+
+
+def test_frozen_parameters_ask_for_gradients_again_wherever_they_were_made() -> None:
+    plain = nn.Linear(2, 2)
+    plain.bias.requires_grad_(False)
+    with torch.inference_mode():
+        other = nn.Linear(2, 2)
+    for model, wanted in ((plain, [True, False]), (other, [True, True])):
+        with frozen(model):
+            assert not any(parameter.requires_grad for parameter in model.parameters())
+        assert [parameter.requires_grad for parameter in model.parameters()] == wanted

@@ -51,7 +51,8 @@ def frozen(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         for parameter, wanted in asked.items():
-            parameter.requires_grad_(wanted)
+            with torch.inference_mode(parameter.is_inference()):  # elsewhere one made there cannot be told
+                parameter.requires_grad_(wanted)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from brainsurgeon.structured.remove import Cuts
 from brainsurgeon.training.finetune import FinetuneResult, finetune
 from brainsurgeon.training.settings import FinetuneSettings
 
-DEFAULT = FinetuneSettings(learning_rate=1e-4, batch_size=32, optimizer="adamw", statistics="kept")
+DEFAULT = FinetuneSettings(learning_rate=2e-5, batch_size=32, optimizer="adamw", statistics="kept")
 LESSON = Lesson(share=1.0, features=1.0)
 
 

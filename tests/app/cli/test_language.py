@@ -113,6 +113,6 @@ def test_memory_and_time_are_told_before_anything_runs(
     assert "Memory: about" in told
     assert "moments 0." in told.partition("Time: very roughly")[2]
     assert "gradients" not in told, "a layer-wise run takes none"
-    monkeypatch.setattr("brainsurgeon.pruning.fitting.available_bytes", lambda _: 10_000)
+    monkeypatch.setattr("brainsurgeon.app.forecast.available_bytes", lambda _: 10_000)
     assert main(["inspect", *arguments, "-s", "0.5", *where]) == 3
     assert "It does not fit" in capsys.readouterr().err
