@@ -33,9 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=getattr(torch, options.dtype)).eval()
-    tokens = windows(options.calibrate, options.window)
-    order = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(options.seed))
-    calibration = tokens[order[: options.samples]]
+    calibration = drawn_windows(options.calibrate, options.window, options.samples, options.seed)
     test = windows(options.test, options.window)
     path = options.results / f"language-{options.name or Path(options.model).name}.jsonl"
     print(f"dense perplexity {perplexity(model, test, options.device):.3f}", flush=True)
@@ -122,6 +120,12 @@ def windows(path: Path, length: int) -> Tensor:
     """Return whole windows of tokens, side by side."""
     tokens = torch.from_numpy(np.load(path).astype(np.int64))
     return tokens[: len(tokens) // length * length].view(-1, length)
+
+
+def drawn_windows(path: Path, length: int, count: int, seed: int = 0) -> Tensor:
+    """Return some of the windows, drawn at random."""
+    found = windows(path, length)
+    return found[torch.randperm(len(found), generator=torch.Generator().manual_seed(seed))[:count]]
 
 
 @torch.no_grad()

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.files.language import head_of
 from brainsurgeon.files.versions import versions
+from brainsurgeon.network.along_chain import PROBED
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.modes import frozen, without_cache
@@ -31,15 +32,13 @@ from brainsurgeon.network.streaming import Stream
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.layerwise.method import TOKENS
 from brainsurgeon.pruning.prune import prune
-from experiments.language import windows
+from experiments.language import drawn_windows
 from experiments.live_bytes import PRETENDED, LiveBytes
 from experiments.records import RESULTS, Record, append, command_line
 
 MIB = 1 << 20
 ALLOWED = 1.5
 RUNS = ("layerwise/uniform", "layerwise/global", "sparsegpt/uniform", "wanda/uniform")
-PROBED = 32
-"""Tokens of a pass that shows the chain of blocks."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -50,9 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     changes = {} if options.blocks is None else {"num_hidden_layers": options.blocks}
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32, **changes).eval()
-    tokens = windows(options.tokens, options.window)
-    order = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(0))
-    calibration = tokens[order[: options.samples]]
+    calibration = drawn_windows(options.tokens, options.window, options.samples)
     with LiveBytes() if options.device == "cpu" else nullcontext() as live:
         device = PRETENDED if live is not None else torch.device(options.device)
         meter = Meter(device, live)

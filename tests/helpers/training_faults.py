@@ -38,7 +38,7 @@ TRAINING_FAULTS = [
     Fault(
         "a batch of another form given to a record of steps",
         "pruning/gradual/recorded.py",
-        "if record is None or _form(record.place) != _form(batch):",
+        "if record is None or not _alike(record.place, batch):",
         "if record is None:",
         f"{GRADUAL}/test_recorded.py",
     ),

@@ -175,7 +175,7 @@ def regroup(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
     """Join and cut batches so that each holds `size` samples (fewer at the end, or where shapes change)."""
     pending: Batch | None = None
     for batch in batches:
-        if pending is not None and _form(pending) == _form(batch):
+        if pending is not None and form(pending) == form(batch):
             batch = concatenate([pending, batch])
         elif pending is not None:
             yield pending
@@ -191,13 +191,13 @@ def regroup(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
         yield pending
 
 
-def _form(batch: Batch) -> Any:
-    """Return what two batches must have in common to be joined: keys, shapes and types."""
+def form(batch: Batch) -> Any:
+    """Return what two batches must have in common to be joined: keys, and of each sample shapes and types."""
     if isinstance(batch, Tensor):
         return batch.shape[1:], batch.dtype
     if isinstance(batch, Mapping):
-        return {key: _form(value) for key, value in batch.items()}
-    return [_form(value) for value in batch]
+        return {key: form(value) for key, value in batch.items()}
+    return [form(value) for value in batch]
 
 
 class Replay:

@@ -84,8 +84,7 @@ class TrainingSamples:
             self._order = torch.arange(len(self._order))
 
     def _bytes(self) -> int:
-        one = [tensor[:1] for tensor in tensors_of(self._data)]
-        return len(self._order) * sum(tensor.numel() * tensor.element_size() for tensor in one)
+        return len(self._order) * sum(tensor[:1].nbytes for tensor in tensors_of(self._data))
 
     @property
     def held(self) -> int:

@@ -7,10 +7,11 @@ import torch
 from layer_cases import dense_fit, row_error
 from networks import BY_NAME, maps_of, stream_of
 
+from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.events import Event, silent
 from brainsurgeon.events.clock import Clock
-from brainsurgeon.pruning.layerwise.run import TRIED, LayerRun
+from brainsurgeon.pruning.layerwise.run import HIGH, TRIED, LayerRun, tried_for
 from brainsurgeon.pruning.layerwise.solvers import Admm, Scored
 
 KINDS = ["residual", "convolutional", "gpt2", "encoder"]
@@ -88,3 +89,10 @@ def test_a_part_that_is_stored_says_all_that_is_needed_of_it() -> None:
         assert torch.equal(found[name], mask)
         assert torch.equal(fresh.get_parameter(name), model.get_parameter(name))
     assert len(again.errors) == len(counts)
+
+
+def test_errors_are_found_as_high_as_any_budget_asks_for() -> None:
+    low, high = Share((("a", 0, 100),), 85), Share((("b", 100, 50), ("c", 150, 50)), 86)
+    assert tried_for([low, Share((("d", 200, 9),), 0)]) == TRIED
+    assert tried_for([low, high]) == (*TRIED, HIGH)
+    assert tried_for([]) == TRIED

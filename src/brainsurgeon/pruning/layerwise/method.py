@@ -28,7 +28,7 @@ from brainsurgeon.network.streaming import Stream, mean_over_ranks, parts_agree,
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.layerwise.allocate import allocate
 from brainsurgeon.pruning.layerwise.ranks import check_ranks, own_share
-from brainsurgeon.pruning.layerwise.run import HIGH, TRIED, LayerRun
+from brainsurgeon.pruning.layerwise.run import LayerRun, tried_for
 from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, check_divides, pattern_shares
@@ -132,8 +132,7 @@ class Layerwise:
                 before = streamed_loss(stream(reported))
         run = LayerRun(self.solver, self.pattern, self.damping, costs, task.notify, task.clock)
         own = own_share(batches)
-        shared = [share.count / sum(size for _, _, size in share.layers) for share in task.shares if share.count]
-        tried = (*TRIED, HIGH) if max(shared, default=0.0) > TRIED[-2] else TRIED
+        tried = tried_for(task.shares)
         counts, others = self._counts(task, layers, lambda: run.curves(stream(_for_curves(batches)), tried))
         masks = run.prune(stream(own), counts, *_store(task.store))
         notes += gather_words(run.notes)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.distributed import check_same, is_first, rank, sum_over_ranks, world_size
+from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.baselines import wanda_scores
 from brainsurgeon.engine.layer.least_squares import refit
 from brainsurgeon.engine.layer.patterns import Pattern
@@ -29,6 +30,12 @@ from brainsurgeon.pruning.layerwise.solvers import LayerSolver
 
 TRIED, HIGH = (0.3, 0.5, 0.7, 0.85, 0.95), 0.99
 """Sparsities at which a layer's error is found for the allocation, and one more where much is to go."""
+
+
+def tried_for(shares: Sequence[Share]) -> tuple[float, ...]:
+    """Return the sparsities at which errors are found for budgets: as high as any of them asks for."""
+    asked = [share.count / sum(size for _, _, size in share.layers) for share in shares if share.count]
+    return (*TRIED, HIGH) if max(asked, default=0.0) > TRIED[-2] else TRIED
 
 
 @dataclass

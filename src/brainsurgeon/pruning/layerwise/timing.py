@@ -33,7 +33,7 @@ from brainsurgeon.network.parts import Part
 from brainsurgeon.network.spread import taken_over
 from brainsurgeon.network.streaming import Stream, parts_agree
 from brainsurgeon.pruning.layerwise.method import CURVED, IMAGES, REPORTED, TOKENS, Layerwise
-from brainsurgeon.pruning.layerwise.run import TRIED, LayerRun
+from brainsurgeon.pruning.layerwise.run import LayerRun, tried_for
 from brainsurgeon.samples.batches import (
     Batch,
     SampleStream,
@@ -99,7 +99,7 @@ def seconds_of(surgery: Surgery, method: Layerwise, shares: list[Share]) -> dict
     }
     if any(len(share.layers) > 1 for share in shares):
         found["moments"] += max(samples / CURVED, min(samples, REPORTED)) / size * passes.survey
-        found["allocation"] = _solutions(surgery, shapes, _curve(method), Pattern())
+        found["allocation"] = _solutions(surgery, shapes, _curve(method, tried_for(shares)), Pattern())
     return {name: seconds for name, seconds in found.items() if seconds}
 
 
@@ -191,7 +191,7 @@ def _of_pattern(pattern: Pattern, size: int) -> int:
     return size // of * (of - kept)
 
 
-def _curve(method: Layerwise) -> Callable[[LayerProblem], object]:
+def _curve(method: Layerwise, sparsities: tuple[float, ...]) -> Callable[[LayerProblem], object]:
     """Return what finds a layer's errors at a few sparsities."""
     run = LayerRun(method.solver, Pattern(), method.damping, {}, silent, Clock())
 
@@ -200,7 +200,7 @@ def _curve(method: Layerwise) -> Callable[[LayerProblem], object]:
             problem.weights.shape[1], problem.weights.shape[0], False, device=problem.weights.device
         )
         moments = Moments(problem.moments[None], problem.moments.shape[0])
-        return run._curve(LinearMap("weight", module), moments, TRIED, None)
+        return run._curve(LinearMap("weight", module), moments, sparsities, None)
 
     return find
 
