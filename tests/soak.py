@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     found = soak(options.prunings) | {"versions": versions()}
-    print(json.dumps(found, indent=1))
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
     if options.output:
         sys.path.insert(0, str(ROOT))
         from experiments.records import write

@@ -33,7 +33,8 @@ def test_a_pruning_that_breaks_is_told_with_its_settings(script: Any, monkeypatc
 
     monkeypatch.setattr("brainsurgeon.prune", broken)
     (told,) = script.failures_of(3, 1)
-    assert told.startswith("3: ") and told.endswith("ValueError: broken on purpose")
+    assert told.startswith("3: ")
+    assert told.endswith("ValueError: broken on purpose")
 
 
 @pytest.mark.slow
@@ -44,7 +45,8 @@ def test_thousands_of_random_prunings_are_exact_and_leave_nothing_behind(script:
 
 def test_the_recorded_soak_found_nothing() -> None:
     record = json.loads((ROOT / "experiments/results/benchmarks/soak.json").read_text())
-    assert record["prunings"] >= 2000 and record["commit"]
+    assert record["prunings"] >= 2000
+    assert record["commit"]
     assert_flat(record)
 
 
@@ -52,6 +54,7 @@ def assert_flat(found: dict[str, Any]) -> None:
     """Memory grows by kernels and caches of shapes that are new, and hardly where all are known."""
     assert found["failures"] == []
     first, last, again = found["readings"][0], found["readings"][-1], found["repeated"]
-    assert last["open_files"] <= first["open_files"] and again[-1]["open_files"] <= first["open_files"]
+    assert last["open_files"] <= first["open_files"]
+    assert again[-1]["open_files"] <= first["open_files"]
     assert last["resident_mib"] - first["resident_mib"] < 64
     assert again[-1]["resident_mib"] - last["resident_mib"] < 4
