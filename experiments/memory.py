@@ -1,12 +1,14 @@
 """Measure the memory that methods take at their peak, beside what is foretold.
 
-    python -m experiments.memory [--networks mlp …] [--methods cbs …]
+    python -m experiments.memory [--networks mlp …] [--methods cbs …] [--device cuda]
 
 Each run is a process of its own: the peak of its resident memory above what it held with the model and the data loaded,
-and torch warm. Networks are untrained and samples random. A run that is in the records is not done again.
+and torch warm; on a GPU, of what torch has allocated there. Networks are untrained and samples random. A run that is in
+the records is not done again.
 """
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from experiments.promises import NETWORKS as TIMED
 from experiments.promises import Recurrent
 from experiments.records import RESULTS, append, is_done, read_lines, table
 
-PATH = RESULTS / "memory.jsonl"
+PATHS = {"cpu": RESULTS / "memory.jsonl", "cuda": RESULTS / "memory-cuda.jsonl"}
 MIB = 1 << 20
 SAMPLES = 2500
 
@@ -81,37 +83,51 @@ def made(network: str) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
     return build(), (inputs(SAMPLES), torch.randint(classes, (SAMPLES,)))
 
 
-def foretold(network: str, method: str) -> dict[str, Any]:
+def foretold(network: str, method: str, device: str) -> dict[str, Any]:
     """Return what is foretold, part by part."""
     from brainsurgeon.pruning.fitting import needs_of
     from brainsurgeon.pruning.methods import make_method
     from brainsurgeon.pruning.surgery import Surgery
 
     settings = dict(METHODS[method])
-    parts = needs_of(make_method(settings.pop("method"), settings), Surgery(*made(network), progress=False))
+    surgery = Surgery(*made(network), progress=False, device=device)
+    parts = needs_of(make_method(settings.pop("method"), settings), surgery)
     return {"foretold": sum(parts.values()), "parts": parts}
 
 
-def measure(network: str, method: str) -> dict[str, Any]:
+def measure(network: str, method: str, device: str) -> dict[str, Any]:
     """Prune once in this process, and return the peak above what was there, and what was foretold."""
     import brainsurgeon
     from brainsurgeon.events.loading import load
 
     torch.set_num_threads(1)
     load()
-    known = foretold(network, method)
+    known = foretold(network, method, device)
     model, data = made(network)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
-    before = status("VmRSS")
-    brainsurgeon.prune(model, data, 0.8, progress=False, **METHODS[method])
-    peak = status("VmHWM") - before
+    settings = {"progress": False, "device": device, **METHODS[method]}
+    peak = peak_of(device, lambda: brainsurgeon.prune(model, data, 0.8, **settings))
     return {"peak": peak, **known, "settings": METHODS[method]}
 
 
-def memory_table() -> str:
+def peak_of(device: str, work: Callable[[], object]) -> int:
+    """Return the peak of the device's memory while something is done, above what was there."""
+    if device == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        return torch.cuda.max_memory_allocated() - before
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = status("VmRSS")
+    work()
+    return status("VmHWM") - before
+
+
+def memory_table(device: str = "cpu") -> str:
     """Tabulate peaks and what was foretold."""
     rows = []
-    for run in sorted(read_lines(PATH), key=lambda run: (list(NETWORKS).index(run["network"]), run["peak"])):
+    for run in sorted(read_lines(PATHS[device]), key=lambda run: (list(NETWORKS).index(run["network"]), run["peak"])):
         ratio = run["foretold"] / run["peak"]
         title = NETWORKS[run["network"]][0]
         rows.append([title, run["method"], *(f"{run[key] / MIB:,.0f}" for key in ("peak", "foretold")), f"{ratio:.2f}"])
@@ -123,27 +139,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--device", choices=PATHS, default="cpu")
+    parser.add_argument("--results", type=Path, help="the folder of the records")
     parser.add_argument("--one", action="store_true", help="in this process, and print")
     parser.add_argument("--foretell", action="store_true", help="only hold the recorded peaks against the estimate now")
     options = parser.parse_args(arguments)
+    path = PATHS[options.device]
+    path = path if options.results is None else options.results / path.name
     if options.foretell:
-        lines = [run | foretold(run["network"], run["method"]) for run in read_lines(PATH)]
-        PATH.unlink()
+        lines = [run | foretold(run["network"], run["method"], options.device) for run in read_lines(path)]
+        path.unlink()
         for run in lines:
-            append(PATH, run)
+            append(path, run)
         return
     if options.one:
-        print(json.dumps(measure(options.networks[0], options.methods[0])))
+        print(json.dumps(measure(options.networks[0], options.methods[0], options.device)))
         return
     for network in options.networks:
         for method in options.methods:
             key = {"network": network, "method": method}
-            if is_done(PATH, key) or (network, method) in LEFT_OUT:
+            if is_done(path, key) or (network, method) in LEFT_OUT:
                 continue
-            command = [sys.executable, "-m", "experiments.memory", "--one", "--networks", network, "--methods", method]
+            command = [sys.executable, "-m", "experiments.memory", "--one", "--device", options.device]
+            command += ["--networks", network, "--methods", method]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             record = {**key, **json.loads(done.stdout.splitlines()[-1])}
-            append(PATH, record)
+            append(path, record)
             print({name: record[name] for name in ("network", "method", "peak", "foretold")}, flush=True)
 
 

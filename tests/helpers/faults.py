@@ -176,6 +176,13 @@ FAULTS = [
         f"{STAGED}/test_candidates.py",
     ),
     Fault(
+        "search from plain draws where gradients are dear",
+        "engine/selection/recentred_search.py",
+        "dear=cheap < LEAST_STEPS",
+        "dear=cheap > MOST_STEPS",
+        "tests/engine/selection/test_recentred_search.py",
+    ),
+    Fault(
         "gradient of the recentred search never taken anew",
         "engine/selection/recentred_search.py",
         "pruned, drift, refused, reach = masks[best], None, False, REACH * taken",

@@ -99,6 +99,7 @@ class ToyJudge:
     loss: Callable[[Tensor], float]
     slope: Callable[[Tensor], Tensor] | None = None
     weights_loss: Callable[[Tensor], float] | None = None
+    cheap: int = 6
 
     def best_masks(self, masks: Sequence[Tensor], count: int = 1) -> list[int]:
         return sorted(range(len(masks)), key=lambda k: (self.loss(masks[k]), k))[:count]
@@ -110,8 +111,8 @@ class ToyJudge:
         assert self.slope is not None
         return self.slope(pruned)
 
-    def affordable_gradients(self, least: int, most: int) -> int:
-        return least
+    def affordable_gradients(self, most: int) -> int:
+        return min(self.cheap, most)
 
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         assert self.weights_loss is not None

@@ -79,6 +79,12 @@ def test_a_training_step_counts_a_teacher_where_samples_are_few() -> None:
     assert memory_needs(make_method("gradual"), large(), 4 * large().size, tokens)["passes"] == 8 * 800
 
 
+def test_a_step_that_is_recorded_holds_its_passes_twice() -> None:
+    plain, recorded = (Footprint(samples=20_000, passing=1000, recorded=recorded) for recorded in (False, True))
+    needs = [memory_needs(make_method("gradual"), weights(), MODEL_BYTES, sample) for sample in (plain, recorded)]
+    assert needs[1]["passes"] == 2 * needs[0]["passes"]
+
+
 def test_gradients_of_every_step_of_a_recurrent_layer_are_counted() -> None:
     one, many = (
         memory_needs(make_method("wf"), weights(), MODEL_BYTES, Footprint(passing=8, steps=n)) for n in (1, 28)

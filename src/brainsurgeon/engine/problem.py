@@ -28,8 +28,8 @@ class Judge(Protocol):
     def gradient(self, pruned: Tensor) -> Tensor:
         """Return the mean gradient of the sample loss at the masked weights, an N-vector."""
 
-    def affordable_gradients(self, least: int, most: int) -> int:
-        """Return how many such gradients a search should take: as many as are cheap for this network."""
+    def affordable_gradients(self, most: int) -> int:
+        """Return how many such gradients are cheap for this network, at most so many."""
 
     def best_weights(self, candidates: Sequence[Tensor]) -> int:
         """Return the number of the weight vector with the smallest loss."""

@@ -28,7 +28,7 @@ class AlongChain:
     """Bytes of one sample: its hidden state, what the largest block and the tail keep for the way back.
 
     `blocks` is the number of blocks, 0 where there is no chain; `piece` is what the tail keeps where sequences go
-    through it in pieces, 0 where they do not.
+    through it in pieces, 0 where they do not. `failed` says why nothing could be measured.
     """
 
     hidden: int = 0
@@ -36,6 +36,7 @@ class AlongChain:
     tail: int = 0
     blocks: int = 0
     piece: int = 0
+    failed: str = ""
 
 
 def along_chain(

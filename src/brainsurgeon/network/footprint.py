@@ -30,7 +30,7 @@ class Footprint:
     memory already. `linear` names the parameters that are linear maps, None where nobody looked; `tokens` says that
     samples are whole numbers, of which a network makes far more than they are. `featured` are the bytes of the layers'
     outputs that a teacher's are compared with, `steps` those of recurrent layers, and `chain` what there is where
-    blocks are run one after the other.
+    blocks are run one after the other. `recorded` says that training steps are recorded, as they are on a GPU.
     """
 
     sample: int = 0
@@ -42,6 +42,7 @@ class Footprint:
     featured: int = 0
     steps: int = 1
     chain: AlongChain = field(default_factory=AlongChain)
+    recorded: bool = False
 
 
 def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:

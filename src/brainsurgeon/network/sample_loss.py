@@ -33,7 +33,7 @@ GRADIENT_BATCHES = 5
 MODERATE = 16
 """Batches that a race of weight vectors (a line search, rivals) starts on at least, all candidates together."""
 SEARCH_FLOPS = 2.7e11
-"""The gradients of a search may cost this much, or their least number."""
+"""The gradients of a search should cost at most this much."""
 DECIDING = 8
 """Batches on which a race is decided, the first round's where those are more."""
 ROUND_FLOPS = 32e9
@@ -270,10 +270,10 @@ class LossJudge:
         with self._clock.measure("gradient"):
             return self._sample.gradient(self._sample.masked(pruned), chosen)
 
-    def affordable_gradients(self, least: int, most: int) -> int:
-        """Return how many gradients fit into what a search may cost."""
+    def affordable_gradients(self, most: int) -> int:
+        """Return how many gradients fit into what a search may cost, perhaps none."""
         flops = 3 * self._gradient_batches() * self._sample.flops_per_batch()
-        return max(least, min(most, int(SEARCH_FLOPS / flops)))
+        return min(most, int(SEARCH_FLOPS / flops))
 
     def _gradient_batches(self) -> int:
         return max(GRADIENT_BATCHES, self._sample.first_round(3))

@@ -51,6 +51,8 @@ TRAINED, RETURNING = 10, 0.8
 """Vectors of training, the optimizer's and the mask's; and what of the way forward is there at once on the way back."""
 COMPARED = 4
 """Copies of a language model's outputs that are there at once where they are compared with a teacher's."""
+RECORDED = 2
+"""Passes that are held at once where a step is recorded: the record's, and those of the step it is compared with."""
 TAUGHT = 4.5
 """Copies of its features that a training step holds where a teacher has them too, on the way back among others."""
 
@@ -71,9 +73,8 @@ def memory_needs(
         few = held_out_of(int(min(sample.samples, method.max_samples or MOST_READ))) < ENOUGH
         # Of tokens the outputs are compared, which are as large as the vocabulary; of all else the features.
         taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
-        parts["passes"] = int(
-            (method.batch_size or (8 if sample.tokens else 64)) * (RETURNING * sample.passing + taught)
-        )
+        at_once = (method.batch_size or (8 if sample.tokens else 64)) * (RECORDED if sample.recorded else 1)
+        parts["passes"] = int(at_once * (RETURNING * sample.passing + taught))
         if method.first_cut is not None:
             first = _layerwise(method.first_cut, weights, sample)
             parts = max(parts, first, key=lambda found: sum(found.values()))

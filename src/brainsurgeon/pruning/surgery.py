@@ -123,7 +123,8 @@ class Surgery:
             if batch is not None:
                 long = is_tokens(batch) and tensors_of(batch)[0][:1].numel() >= LONG  # of these one will do
                 batch = moved(cut(batch, slice(1)) if long else batch, self.device)
-                return replace(footprint(self.batch_loss, batch, self.data), chain=self._along_blocks.chain)
+                found = footprint(self.batch_loss, batch, self.data)
+                return replace(found, chain=self._along_blocks.chain, recorded=self.device.type == "cuda")
         except Exception:  # a user's model, loss and data may raise anything: the run will say it in words
             return Footprint(samples=samples_in(self.data), resident=False)
         return Footprint(samples=samples_in(self.data), resident=False)
@@ -156,8 +157,8 @@ class Surgery:
             with taken_over(model), own_mode(), frozen(model):
                 loss = BatchLoss(model, self.loss)
                 found = along_chain(loss, moved(one, self.device), self.weights.names, self.device, self.loss)
-        except Exception:  # another network's code, given other tensors than its own: it is run as a whole
-            return AlongChain()
+        except Exception as error:  # another network's code, given other tensors than its own: it is run as a whole
+            return AlongChain(failed=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
         return found if self.device.type == "cpu" else replace(found, hidden=0)
 
     @own_mode()

@@ -10,7 +10,7 @@ from torch import Tensor
 from toys import ToyJudge, arbitrary_loss, make_toy, optimum, quadratic_judge
 
 from brainsurgeon.engine.problem import Problem, Selection
-from brainsurgeon.engine.selection import Magnitude, RecentredSearch
+from brainsurgeon.engine.selection import LocalSearch, Magnitude, Randomized, RecentredSearch
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
 
@@ -83,6 +83,42 @@ def test_a_start_whose_time_is_up_is_that_of_magnitude() -> None:
         return RecentredSearch(start, stiffness=1.0, max_steps=2)(toy.problem(150, quadratic_judge(toy)))
 
     assert torch.equal(search(late), search(Magnitude()))
+
+
+@pytest.mark.parametrize(("cheap", "begins"), [(5, LocalSearch()), (6, Randomized())])
+def test_where_not_even_six_gradients_are_cheap_the_search_begins_with_algorithm_1(
+    cheap: int, begins: Selection
+) -> None:
+    moved = 0
+    for seed in range(5):
+        toy = make_toy(seed, 6, 300)
+        inner, asked = quadratic_judge(toy), list[Tensor]()
+
+        def slope(pruned: Tensor, inner: ToyJudge = inner, asked: list[Tensor] = asked) -> Tensor:
+            asked.append(pruned)
+            assert inner.slope is not None
+            return inner.slope(pruned)
+
+        RecentredSearch()(toy.problem(150, ToyJudge(inner.loss, slope, cheap=cheap)))
+        drawn, improved = (start(toy.problem(150, inner)) for start in (Randomized(), LocalSearch()))
+        moved += not torch.equal(drawn, improved)
+        assert torch.equal(asked[0], begins(toy.problem(150, inner)))
+    assert moved >= 3
+
+
+def test_a_start_that_was_given_is_left_as_it_is_where_gradients_are_dear() -> None:
+    toy = make_toy(0, 6, 300)
+    inner, asked = quadratic_judge(toy), list[Tensor]()
+
+    def slope(pruned: Tensor) -> Tensor:
+        asked.append(pruned)
+        assert inner.slope is not None
+        return inner.slope(pruned)
+
+    problem = toy.problem(150, ToyJudge(inner.loss, slope, cheap=0))
+    RecentredSearch(Magnitude())(problem)
+    assert torch.equal(asked[0], Magnitude()(problem))
+    assert 1 <= len(asked) <= 6
 
 
 @pytest.mark.parametrize("steps", [1, 3])

@@ -380,6 +380,24 @@ def test_bad_settings_are_refused(settings: dict[str, Any], words: str) -> None:
         Layerwise(**settings)
 
 
+def test_a_block_that_cannot_be_measured_is_told_with_the_errors_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("states lie elsewhere\nand more")
+
+    net = next(net for net in NETWORKS if net.chain and net.parts)
+
+    def pruned() -> PruningResult:
+        return prune(net.model(), net.data(), 0.5, "layerwise", net.loss, progress=False)
+
+    before = pruned()
+    monkeypatch.setattr("brainsurgeon.pruning.surgery.along_chain", broken)
+    result = pruned()
+    (told,) = [note for note in result.notes if "could not be measured" in note]
+    assert told.endswith("foretold: RuntimeError: states lie elsewhere")
+    assert not any("could not be measured" in note for note in before.notes)
+    assert all(torch.equal(mask, before.masks[name]) for name, mask in result.masks.items())
+
+
 def test_batches_of_a_loader_are_read_to_the_limit() -> None:
     net = BY_NAME["residual"]
     result = prune(net.model(), net.batches(), 0.5, "wanda", max_samples=BATCH + 1, progress=False)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from brainsurgeon.engine.problem import Problem, Selection
 from brainsurgeon.engine.quadratic import QuadraticModel
-from brainsurgeon.engine.selection.local_search import by_group
+from brainsurgeon.engine.selection.local_search import LocalSearch, by_group
 from brainsurgeon.engine.selection.pool import Pool, extremes
 from brainsurgeon.engine.selection.randomized import Randomized
 from brainsurgeon.errors import BrainsurgeonError
@@ -42,6 +42,9 @@ class RecentredSearch:
     The search ends when nothing is taken at `max_stiffness`, or after `max_steps` rounds: by default 6 to 50, as many
     as are cheap for the network at hand. Where time is limited, half of it goes to the start at most; one that is not
     found by then is magnitude's mask, and a round that is not finished is left out.
+
+    `start` is Algorithm 2 by default. Where gradients are so dear that not even six rounds are cheap, Algorithm 1 goes
+    on from its mask before the first round: its swaps cost no gradient.
     """
 
     start: Selection = field(default_factory=Randomized)
@@ -60,25 +63,29 @@ class RecentredSearch:
 
     def __call__(self, problem: Problem) -> Tensor:
         """Return the best mask found."""
+        cheap = problem.judge.affordable_gradients(MOST_STEPS)
+        rounds = max(cheap, LEAST_STEPS) if self.max_steps is None else self.max_steps
         try:
             with problem.clock.within(STARTED * problem.clock.left):
-                pruned = self.start(problem)
+                pruned = self._started(problem, dear=cheap < LEAST_STEPS)
         except TimeUp:
             pruned = problem.budget.lowest(problem.weights.abs())
         try:
             with problem.clock.measure("search"):
-                for better in self._rounds(problem, pruned):
+                for better in self._rounds(problem, pruned, rounds):
                     pruned = better
         except TimeUp:  # what the rounds before it found is no worse
             pass
         return pruned
 
-    def _rounds(self, problem: Problem, pruned: Tensor) -> Iterator[Tensor]:
+    def _started(self, problem: Problem, dear: bool) -> Tensor:
+        """Return where the search begins; another start than Algorithm 2's draws is left as it is."""
+        draws = isinstance(self.start, Randomized)
+        return LocalSearch(self.start)(problem) if dear and draws else self.start(problem)
+
+    def _rounds(self, problem: Problem, pruned: Tensor, rounds: int) -> Iterator[Tensor]:
         """Yield the mask after each round that took a swap."""
         stiffness, drift, refused, reach = self.stiffness, None, False, self.pool
-        rounds = self.max_steps
-        if rounds is None:
-            rounds = problem.judge.affordable_gradients(LEAST_STEPS, MOST_STEPS)
         longest, left = 0.0, problem.clock.left
         for number in range(1, rounds + 1):
             if left < longest:  # there is no time for another round

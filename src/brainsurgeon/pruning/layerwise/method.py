@@ -117,6 +117,8 @@ class Layerwise:
         check_ranks(loss.model, batches)
         notes: list[str] = []
         chain, places = self._chain(surgery.loss, loss, probe, home, layers, notes)
+        if chain.names and (failed := surgery.footprint_of(self).chain.failed):
+            notes.append(f"the memory of a block could not be measured, so the whole model's was foretold: {failed}")
 
         def call(batch: Batch) -> Tensor:
             return loss(map_tensors(lambda t: t.to(surgery.device), batch))
