@@ -6,8 +6,9 @@
 schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the
 dense outputs on mixed samples, as `auto` does. `auto` finds its learning rate on held-out samples, and pays for it; the
 peer is given the one that is best for it (--peer-rate, from whole runs judged on held-out training samples: 0.003 on
-MLPNet). Every finished run is a line of
-experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
+MLPNet). Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
+With --alone, which says that the machine has no other work, a short run goes before, so that no method pays for
+loading kernels, and the seconds are shown; these lines are in budgets-NETWORK-SAMPLES-alone.jsonl.
 """
 
 import argparse
@@ -34,6 +35,9 @@ from experiments.records import RESULTS, Record, append, read_lines
 
 ORDINARY = Plan(end=0.6, cuts=15, power=3.0, warm=0.0, score_power=0.0, returning=False, weight_decay=0.0)
 
+WARM = 20_000
+"""Sample gradients of the run that goes before."""
+
 
 def methods(gradients: int, samples: int | None, augmented: bool, rate: float) -> dict[str, Method]:
     """Return the methods that are compared, with what they may spend."""
@@ -57,8 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     protocol = PROTOCOLS[options.network]
     images = load_images(protocol, options.data)
     model = load_network(protocol, [options.checkpoints]).to(options.device)
-    path = options.results / f"budgets-{options.network}-{options.samples or 'all'}.jsonl"
+    kind = f"{options.samples or 'all'}{'-alone' if options.alone else ''}"
+    path = options.results / f"budgets-{options.network}-{kind}.jsonl"
     known = methods(options.gradients, options.samples, options.augment, options.peer_rate)
+    if options.alone:
+        warm = methods(WARM, options.samples, options.augment, options.peer_rate)
+        for name in options.methods:
+            run_once(model, images, warm[name], {"sparsity": 0.5, "seed": 0}, protocol.settings.get("include"))
     for seed in options.seeds:
         for sparsity in options.sparsities:
             for name in options.methods:
@@ -103,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--methods", nargs="*", default=["auto", "magnitude"])
     parser.add_argument("--peer-rate", type=float, default=0.003, help="the peer's learning rate")
+    parser.add_argument("--alone", action="store_true", help="nothing else runs: for the seconds")
     parser.add_argument("--augment", action="store_true", help="crops and flips, for images of objects")
     return with_places(parser)
 
