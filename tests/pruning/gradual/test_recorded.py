@@ -156,10 +156,12 @@ class Walk:
     """A step that adds the sum of its batch to a weight; it stands for a graph too, which is `wrong` by a share.
 
     With `replaces` its model has a running mean that is assigned anew; a recording leaves nothing in the new place.
+    With `alternates` every second call takes a step twice as long.
     """
 
-    def __init__(self, wrong: float = 0.0, replaces: bool = False):
+    def __init__(self, wrong: float = 0.0, replaces: bool = False, alternates: bool = False):
         self.weight, self.trust, self.wrong, self.replaces = torch.zeros(()), Trust(), wrong, replaces
+        self.alternates, self.calls, self.length, self.lengths = alternates, 0, 1, list[int]()
         self.student = SimpleNamespace(values={"w": self.weight}, model=nn.Linear(1, 1))
         self.student.model.register_buffer("mean", torch.zeros(()))
         self.recording, self.played, self.forgotten = False, 0, 0
@@ -171,13 +173,16 @@ class Walk:
         self.forgotten += 1
 
     def kernels(self, batch: Tensor) -> Tensor:
+        self.calls += 1
+        length = 2 if self.alternates and self.calls % 2 else 1
         if self.replaces:
             found = 0.9 * self.student.model.mean + 0.1 * batch.mean()
             self.student.model.mean = torch.tensor(777.0) if self.recording else found
         if self.recording:  # nothing is done; what is played later reads and writes here
-            self.place, self.loss = batch, torch.zeros(())
+            self.place, self.loss, self.length = batch, torch.zeros(()), length
             return self.loss
-        self.weight += batch.sum()
+        self.lengths.append(length)
+        self.weight += length * batch.sum()
         return batch.mean()
 
     def pool(self) -> None:
@@ -185,7 +190,7 @@ class Walk:
 
     def replay(self) -> None:
         self.played += 1
-        self.weight += (1 + self.wrong) * self.place.sum()
+        self.weight += (1 + self.wrong) * self.length * self.place.sum()
         self.loss.copy_(self.place.mean())
 
     @contextmanager
@@ -196,9 +201,13 @@ class Walk:
 
 
 def walked(
-    wrong: float, batches: list[Tensor], monkeypatch: pytest.MonkeyPatch, replaces: bool = False
+    wrong: float,
+    batches: list[Tensor],
+    monkeypatch: pytest.MonkeyPatch,
+    replaces: bool = False,
+    alternates: bool = False,
 ) -> tuple[Walk, Recorder, list[float]]:
-    walk = Walk(wrong, replaces)
+    walk = Walk(wrong, replaces, alternates)
     generator = SimpleNamespace(clone_state=lambda: None)
     stream = SimpleNamespace(wait_stream=lambda _: None)
     for name, instead in {
@@ -228,7 +237,7 @@ def test_batches_of_another_form_are_not_played(monkeypatch: pytest.MonkeyPatch)
     assert losses == pytest.approx([float(batch.mean()) for batch in batches])
     assert float(walk.weight) == pytest.approx(float(torch.cat(batches).sum()))
     assert recorder.works
-    assert walk.played == 1 + 3  # to compare, and all of that form behind the compared one
+    assert walk.played == 2 + 2  # to compare, and all of that form behind the compared ones
     assert walk.trust.steps == len(batches)
 
 
@@ -239,9 +248,19 @@ def test_a_record_is_believed_where_its_change_is_that_of_the_step(
     batches = drawn(*[4] * 10)
     walk, recorder, _ = walked(wrong, batches, monkeypatch)
     assert recorder.works == believed
-    assert walk.played == (1 + 10 - module.WARM - 2 if believed else 1)
-    played = torch.cat(batches[module.WARM + 2 :]).sum() if believed else 0
+    assert walk.played == (10 - module.WARM - 1 if believed else 1)
+    played = torch.cat(batches[module.WARM + 1 + module.COMPARED :]).sum() if believed else 0
     assert float(walk.weight) == pytest.approx(float(torch.cat(batches).sum() + wrong * played), rel=1e-5)
+
+
+def test_a_model_that_does_something_else_at_every_second_call_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches = drawn(*[4] * 12)
+    walk, recorder, _ = walked(0.0, batches, monkeypatch, alternates=True)
+    assert not recorder.works
+    taken = sum(length * float(batch.sum()) for length, batch in zip(walk.lengths, batches, strict=True))
+    assert float(walk.weight) == pytest.approx(taken, rel=1e-5)
 
 
 def test_a_buffer_that_is_replaced_is_put_back_and_the_steps_are_taken_one_by_one(

@@ -1,9 +1,10 @@
 """Training steps on a GPU whose kernels are recorded once and played again: a small network waits for its launches.
 
 A CUDA graph repeats the same kernels on the same memory. So every batch is copied to one place, and what a step changes
-stays in its place. A record is believed only when it changes everything as the step itself does on the next batch; a
-model whose steps cannot be recorded (it asks the device something on the way, or puts a new tensor in the place of an
-old one) is trained step by step, with the same result.
+stays in its place. A record is believed only when it changes everything as the step itself does on the next two
+batches: after one, a model that does something else at every second call would be believed. A model whose steps cannot
+be recorded (it asks the device something on the way, or puts a new tensor in the place of an old one) is trained step
+by step, with the same result.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ WARM = 3
 """Steps before one is recorded: the optimizer makes its state, and libraries choose and load their kernels."""
 APART = 0.05
 """How far the change of a played step may be from that of the step itself, relative to it."""
+COMPARED = 2
+"""Steps that a record is compared with, one after the other."""
 
 
 def recorded(step: Step, wanted: bool = True) -> Callable[[Batch], Tensor]:
@@ -31,12 +34,17 @@ def recorded(step: Step, wanted: bool = True) -> Callable[[Batch], Tensor]:
 
 @dataclass
 class Record:
-    """The kernels of a step, where they read the batch and write the loss, and whether they were compared."""
+    """The kernels of a step, where they read the batch and write the loss, and how many steps they agreed with."""
 
     graph: Any
     place: Batch
     loss: Tensor
-    believed: bool = False
+    agreed: int = 0
+
+    @property
+    def believed(self) -> bool:
+        """Say whether it is played."""
+        return self.agreed >= COMPARED
 
 
 class Recorder:
@@ -121,7 +129,7 @@ class Recorder:
         found = self._apart(batch)
         after = self.step.state() | {"loss": found}
         if agree(before | {"loss": torch.zeros_like(found)}, played | {"loss": loss}, after):
-            record.believed = True
+            record.agreed += 1
         else:
             self._give_up()
         return found
