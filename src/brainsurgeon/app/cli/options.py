@@ -73,7 +73,7 @@ StagesOption = Annotated[
         "--stages",
         help="Prune in so many stages, and refit as often, with gradients taken again each time.",
         min=1,
-        show_default="auto 15, others at once",
+        show_default="staged 15, others at once",
         rich_help_panel=METHOD,
     ),
 ]
@@ -198,7 +198,7 @@ OnDiskOption = Annotated[
 PatternOption = Annotated[
     str | None,
     typer.Option(
-        help="Layer-wise methods: unstructured, row, n:m such as 2:4, or blocks such as 4x4.",
+        help="The masks allowed: unstructured, row, n:m such as 2:4, or blocks such as 4x4. Not with auto.",
         show_default="unstructured",
         rich_help_panel=METHOD,
     ),
