@@ -3,7 +3,7 @@
     python -m experiments.memory [--networks mlp …] [--methods cbs …] [--device cuda]
 
 Each run is a process of its own: the peak of its resident memory above what it held with the model and the data loaded,
-and torch warm; on a GPU, of what torch has allocated there. Networks are untrained and samples random. A run that is in
+and torch warm; on a GPU, of what torch has reserved there. Networks are untrained and samples random. A run that is in
 the records is not done again.
 """
 
@@ -115,9 +115,9 @@ def peak_of(device: str, work: Callable[[], object]) -> int:
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        before = torch.cuda.memory_reserved()  # what a record of kernels holds is not free for others
         work()
-        return torch.cuda.max_memory_allocated() - before
+        return torch.cuda.max_memory_reserved() - before
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
     before = status("VmRSS")
     work()
