@@ -93,3 +93,14 @@ def test_a_loss_without_outputs_is_refused_with_the_way_out() -> None:
 
     with pytest.raises(BrainsurgeonError, match=r"masks=\{\}"):
         result.finetune(dense, data, own, **SHORT)
+
+
+def test_it_trains_under_inference_mode_and_refuses_what_it_does_not_know() -> None:
+    dense, data = network(), s.images()
+    result = shrink(dense, data, units=0.5, fit=False, **QUICK)
+    expected = result.finetune(dense, data, **{**SHORT, "epochs": 1})
+    with torch.inference_mode():
+        found = result.finetune(dense, data, **{**SHORT, "epochs": 1})
+    assert found.held_out_after == expected.held_out_after
+    with pytest.raises(BrainsurgeonError, match="no setting 'epoch'"):
+        result.finetune(dense, data, epoch=1)

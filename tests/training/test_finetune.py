@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 import torch
@@ -13,10 +14,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import brainsurgeon
 from brainsurgeon import BrainsurgeonError, finetune
+from brainsurgeon.events import clock
 from brainsurgeon.network.zeros import set_zeros
 from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.datasets.embedded import load_demo
 from brainsurgeon.training.freeze import FrozenZeros
+from brainsurgeon.training.settings import FinetuneSettings
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
@@ -111,3 +114,45 @@ def test_bad_calls_are_answered_in_words() -> None:
         finetune(model, case.data(), learning_rate=1e30)
     with pytest.raises(BrainsurgeonError, match="no exact zeros"):
         finetune(nn.Linear(6, 3), case.data())
+
+
+def test_what_is_no_setting_or_cannot_be_trained_is_refused_in_words() -> None:
+    case = CASES["linear"]
+    model, data = pruned(case).model, case.data()
+    with pytest.raises(BrainsurgeonError, match=r"no setting 'epoch': give some of epochs"):
+        finetune(model, data, epoch=1)
+    with pytest.raises(BrainsurgeonError, match="must be a FinetuneSettings"):
+        finetune(model, data, settings={"epochs": 1})  # type: ignore[arg-type]
+    with pytest.raises(BrainsurgeonError, match="no parameter to train"):
+        finetune(pruned(case).model.requires_grad_(False), data)
+    with pytest.raises(BrainsurgeonError, match="no parameter to train"):
+        finetune(nn.ReLU(), data, masks={})
+    model.lock = threading.Lock()  # type: ignore[assignment]
+    with pytest.raises(BrainsurgeonError, match="the model cannot be copied"):
+        finetune(model, data)
+
+
+def test_options_change_settings_that_are_given() -> None:
+    case = CASES["linear"]
+    tuned = finetune(pruned(case).model, case.data(), settings=FinetuneSettings(epochs=3, seed=5), epochs=1)
+    assert (len(tuned.epochs), tuned.settings["seed"]) == (1, 5)
+
+
+def test_a_batch_that_the_model_does_not_take_is_told_in_words() -> None:
+    case = CASES["linear"]
+    inputs, targets = case.data()
+    model = pruned(case).model
+    for share in (0.0, 0.1):
+        with pytest.raises(BrainsurgeonError, match=r"float64.*convert the data"):
+            finetune(model, (inputs.double(), targets), held_out_share=share)
+    with pytest.raises(BrainsurgeonError, match="it is detached"):
+        finetune(model, (inputs, targets), lambda o, t: nn.functional.cross_entropy(o.detach(), t))
+
+
+def test_a_long_epoch_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["linear"]
+    monkeypatch.setattr(clock, "PULSE", 0.0)
+    told: list[str] = []
+    finetune(pruned(case).model, case.data(), epochs=1, batch_size=2, callback=lambda event: told.append(event.stage))
+    assert told.count("working") > 2  # one a batch
+    assert "fine-tune" in told

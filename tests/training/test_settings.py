@@ -49,3 +49,9 @@ def test_without_a_warmup_the_first_rate_is_the_whole_one() -> None:
     assert settings.rate_at(0.0) == 0.1
     assert settings.rate_at(0.5) == pytest.approx(0.05)
     assert settings.rate_at(1.7) == pytest.approx(0)  # an epoch that is longer than was known
+
+
+def test_a_name_that_is_no_setting_is_refused() -> None:
+    assert FinetuneSettings(seed=3).having({"epochs": 2}) == FinetuneSettings(epochs=2, seed=3)
+    with pytest.raises(BrainsurgeonError, match="no setting 'rate'"):
+        FinetuneSettings().having({"rate": 1})

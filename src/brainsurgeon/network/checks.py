@@ -7,11 +7,12 @@ named.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.loss import BatchLoss
@@ -43,13 +44,8 @@ class BadSampleError(BrainsurgeonError):
 
 def check_loss(batch_loss: BatchLoss, batch: Batch) -> None:
     """Evaluate the loss twice: it must be finite and the same, or no curvature can be had from it."""
-    with torch.no_grad():
-        try:
-            first, second = batch_loss(batch), batch_loss(batch)
-        except BrainsurgeonError:
-            raise
-        except Exception as error:  # a user's model and loss may raise anything
-            raise BrainsurgeonError(_failure(error, batch_loss, batch)) from error
+    with torch.no_grad(), in_words(batch_loss.model, batch, "the first batch"):
+        first, second = batch_loss(batch), batch_loss(batch)
     if not bool(torch.isfinite(first)):
         check_samples(batch_loss, batch)
         raise BrainsurgeonError(
@@ -61,6 +57,17 @@ def check_loss(batch_loss: BatchLoss, batch: Batch) -> None:
             f"the loss is not deterministic: the same batch gave {float(first):.6g}, then {float(second):.6g}. "
             "The model is in eval mode, so look for functional dropout or random layers in its forward pass"
         )
+
+
+@contextmanager
+def in_words(model: nn.Module, batch: Batch, which: str = "a batch") -> Iterator[None]:
+    """Tell a failure of a user's model or loss on a batch in the user's terms."""
+    try:
+        yield
+    except BrainsurgeonError:
+        raise
+    except Exception as error:  # a user's model and loss may raise anything
+        raise BrainsurgeonError(_failure(error, model, batch, which)) from error
 
 
 def check_samples(batch_loss: BatchLoss, batch: Batch, start: int = 0, what: str = "the samples") -> None:
@@ -165,12 +172,12 @@ def _coupled(alone: list[float], pair: float, twins: float) -> str:
     return f"two samples of {alone[0]:.4g} and {alone[1]:.4g} have {pair:.4g} together"
 
 
-def _failure(error: Exception, batch_loss: BatchLoss, batch: Batch) -> str:
-    """Tell a failure on the first batch in the user's terms: what the model got, and what its weights are."""
+def _failure(error: Exception, model: nn.Module, batch: Batch, which: str) -> str:
+    """Tell a failure in the user's terms: what the model got, and what its weights are."""
     got = ", ".join(_described(tensor) for tensor in tensors_of(batch)[:4])
-    types = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in batch_loss.model.parameters()})
+    types = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()})
     text = (
-        f"the model and its loss failed on the first batch ({type(error).__name__}: {_first_line(error)}). The batch "
+        f"the model and its loss failed on {which} ({type(error).__name__}: {_first_line(error)}). The batch "
         f"holds {got}; the model's parameters are {', '.join(types)}"
     )
     floating = {str(t.dtype).removeprefix("torch.") for t in tensors_of(batch) if t.is_floating_point()}

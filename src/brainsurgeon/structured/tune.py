@@ -7,7 +7,6 @@ and the rate is low: the fit has brought the weights near to where they should b
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,9 @@ from brainsurgeon.network.distillation import Lesson, Teacher, watched
 from brainsurgeon.network.footprint import probe
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.memory import check_device
+from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import unwrapped
+from brainsurgeon.pruning.surgery import copied
 from brainsurgeon.samples.batches import Batch, moved
 from brainsurgeon.structured.remove import Cuts
 from brainsurgeon.training.finetune import FinetuneResult, finetune
@@ -30,6 +31,7 @@ DEFAULT = FinetuneSettings(learning_rate=2e-5, batch_size=32, optimizer="adamw",
 LESSON = Lesson(share=1.0, features=1.0)
 
 
+@own_mode()
 def tune(
     small: nn.Module,
     dense: nn.Module,
@@ -49,10 +51,10 @@ def tune(
 
     The held-out samples, which choose the epoch, tell the same distance from the dense network.
     """
-    settings = settings or replace(DEFAULT, **options)
+    settings = (settings or DEFAULT).having(options)
     place = check_device(device or next(small.parameters()).device)
-    student, example = copy.deepcopy(small).to(place), probe(data)
-    master = copy.deepcopy(unwrapped(dense)).to(place).eval().requires_grad_(False)
+    student, example = copied(small).to(place), probe(data)
+    master = copied(unwrapped(dense)).to(place).eval().requires_grad_(False)
     if example is None:
         raise BrainsurgeonError("a teacher needs samples that can be read more than once: give tensors or a data set")
     kept = {name: units for (name, axis), units in cuts.kept.items() if axis == 0}

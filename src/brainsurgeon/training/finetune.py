@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Mapping
@@ -12,13 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, silent
+from brainsurgeon.events.clock import Clock
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.checks import BadSampleError
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.memory import check_device
 from brainsurgeon.network.modes import dense_gradients, modes_kept, own_mode
 from brainsurgeon.network.zeros import check_masks, count_zeros, set_zeros, zero_masks
+from brainsurgeon.pruning.surgery import copied
 from brainsurgeon.samples.batches import as_seed
 from brainsurgeon.samples.epochs import split
 from brainsurgeon.training.loop import Augment, Tuning
@@ -83,10 +85,15 @@ def finetune(
         callback: told of every epoch.
         options: the fields of `FinetuneSettings` by name.
     """
-    settings = settings or FinetuneSettings(**options)
+    settings = _settings(settings, options)
     started = time.perf_counter()
-    model = model if in_place else copy.deepcopy(model)
-    model.to(check_device(device or next(model.parameters()).device))
+    trained = next((parameter for parameter in model.parameters() if parameter.requires_grad), None)
+    if trained is None:
+        raise BrainsurgeonError(
+            "the model has no parameter to train: model.requires_grad_() lets all of them be trained"
+        )
+    place = check_device(device or trained.device)
+    model = (model if in_place else copied(model)).to(place)
     masks = zero_masks(model) if masks is None else check_masks(model, masks) if masks else {}
     if masks:
         set_zeros(model, masks)
@@ -95,10 +102,12 @@ def finetune(
     if held_out is None and settings.held_out_share:
         data, held_out = split(data, settings.held_out_share, generator)
     with modes_kept(model), dense_gradients(model), watch(callback or silent, progress) as notify:
+        clock = Clock(place, notify)
         run = Tuning(BatchLoss(model, loss), settings, held_out, augment, generator)
         try:
-            before = run.held_out_loss(checked=True)
-            epochs, best, after = run.train(data, masks, before, notify)
+            with clock.running():
+                before = run.held_out_loss(checked=True)
+                epochs, best, after = run.train(data, masks, before, clock.notify)
         except BadSampleError as error:
             raise error.located(whole, held_out) from error
     return FinetuneResult(
@@ -112,3 +121,9 @@ def finetune(
         time.perf_counter() - started,
         asdict(settings),
     )
+
+
+def _settings(given: FinetuneSettings | None, options: dict[str, Any]) -> FinetuneSettings:
+    if given is not None and not isinstance(given, FinetuneSettings):
+        raise BrainsurgeonError(f"settings must be a FinetuneSettings, got {given!r:.60}: give its fields by name")
+    return (given or FinetuneSettings()).having(options)

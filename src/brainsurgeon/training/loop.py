@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
-from brainsurgeon.network.checks import check_samples
+from brainsurgeon.events.clock import pulse
+from brainsurgeon.network.checks import check_samples, in_words
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.output_costs import backward
 from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.samples.epochs import read_epoch, steps_of
 from brainsurgeon.training.freeze import freeze_zeros
@@ -76,8 +78,9 @@ class Tuning:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.settings.rate_at(done)
             self.optimizer.zero_grad()
-            loss = self.batch_loss(self.augment(batch, self.generator) if self.augment else batch)
-            loss.backward()
+            pulse()
+            loss = self._loss(self.augment(batch, self.generator) if self.augment else batch)
+            backward(loss)
             self.optimizer.step()
             total += loss.detach() * batch_size(batch)
             samples += batch_size(batch)
@@ -129,7 +132,8 @@ class Tuning:
         self.batch_loss.eval()
         total, samples = 0.0, 0
         for batch in read_epoch(self._held_out, self.settings.batch_size, self.generator, self.device):
-            total += float(self.batch_loss(batch)) * batch_size(batch)
+            pulse()
+            total += float(self._loss(batch)) * batch_size(batch)
             samples += batch_size(batch)
         if not samples:
             raise BrainsurgeonError("there are no held-out samples (an iterator can be read once only): give some")
@@ -137,6 +141,11 @@ class Tuning:
         if checked and not math.isfinite(mean):
             self._check(self._held_out, "the held-out samples")
         return mean if math.isfinite(mean) else math.inf
+
+    def _loss(self, batch: Batch) -> Tensor:
+        with in_words(self.batch_loss.model, batch):
+            loss: Tensor = self.batch_loss(batch)
+        return loss
 
     def _copy(self) -> dict[str, Any]:
         return copy.deepcopy(self.batch_loss.model.state_dict())

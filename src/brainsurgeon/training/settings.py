@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral, Real
+from typing import Any
 
 from brainsurgeon.errors import BrainsurgeonError
 
@@ -53,3 +55,10 @@ class FinetuneSettings:
         """Return the learning rate when the share `done` of all steps is behind."""
         rising = min(1.0, done / self.warmup) if self.warmup else 1.0
         return self.learning_rate * rising * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+    def having(self, options: Mapping[str, Any]) -> FinetuneSettings:
+        """Return the settings with some fields by name; refuse a name that there is not."""
+        known = [one.name for one in fields(self)]
+        if unknown := [name for name in options if name not in known]:
+            raise BrainsurgeonError(f"a fine-tune has no setting {unknown[0]!r}: give some of {', '.join(known)}")
+        return replace(self, **options)
