@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from brainsurgeon.files.writing import plain, write_whole
+from brainsurgeon.files.writing import plain, safe_names, write_whole
 
 
 @pytest.mark.parametrize("content", ["naïve words", b"\0bytes\xff"], ids=["text", "bytes"])
@@ -47,3 +50,18 @@ def test_numbers_without_a_word_in_json_become_null() -> None:
         "count": 3,
         "none": None,
     }
+
+
+@given(st.lists(st.text(max_size=150)))
+def test_names_are_safe_and_their_own(names: list[str]) -> None:
+    found = safe_names(names)
+    assert len({name.lower() for name in found}) == len(names)
+    for name in found:
+        assert re.fullmatch(r"[A-Za-z0-9+_-][A-Za-z0-9+._-]*", name)
+        assert len(name) < 120
+
+
+def test_common_names_stay_readable() -> None:
+    assert safe_names(["run time", "cbs-0.9-layers", "A", "a", "..", "../x/y", ""]) == [
+        "run-time", "cbs-0.9-layers", "A", "a-2", "unnamed", "_x_y", "unnamed-2",
+    ]  # fmt: skip

@@ -178,3 +178,12 @@ def test_the_model_is_in_evaluation_mode_and_gets_its_modes_back() -> None:
 def test_what_cannot_be_measured_is_said(data: Any, score: Any, loss: Any, words: str) -> None:
     with pytest.raises(BrainsurgeonError, match=words):
         evaluate(SAME, data, score, loss)
+
+
+def test_what_fails_is_told_in_words() -> None:
+    model, data = nn.Linear(6, 3), (torch.randn(8, 6), torch.randint(3, (8,)))
+    with pytest.raises(BrainsurgeonError, match=r"float64.*convert the data"):
+        evaluate(model, (data[0].double(), data[1]), "accuracy")
+    for score in (lambda output, target: 1 / 0, lambda model: 1 / 0):
+        with pytest.raises(BrainsurgeonError, match=r"failed \(ZeroDivisionError"):
+            evaluate(model, data, score)

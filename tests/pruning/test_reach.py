@@ -14,6 +14,7 @@ from brainsurgeon import Goal
 from brainsurgeon.cost import file_size
 from brainsurgeon.cost.macs import count_multiply_adds
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import clock
 from brainsurgeon.pruning.bracket import Bracket
 
 VALIDATION = rings(7, 400)
@@ -174,3 +175,35 @@ def test_buffers_and_modes_are_those_of_the_network_that_is_found() -> None:
     result = brainsurgeon.prune(model, rings(0), method="gradual", max_gradients=2000, goal=Goal(drop=0.5, most=0.5))
     assert result.model.training
     assert not torch.equal(result.model[1].running_mean, model[1].running_mean)
+
+
+def test_a_bad_sample_of_the_validation_set_is_named() -> None:
+    inputs, targets = rings(1)
+    inputs = inputs.clone()
+    inputs[7, 0] = torch.nan
+    with pytest.raises(BrainsurgeonError, match="index 7 of the data"):
+        brainsurgeon.prune(trained(), rings(0), method="mp", goal=Goal(drop=0.2, validation=(inputs, targets)))
+
+
+def test_samples_that_the_model_does_not_take_are_told_in_words() -> None:
+    inputs, targets = rings(0)
+    goal = Goal(target_macs=0.5)
+    with pytest.raises(BrainsurgeonError, match="failed on the first sample"):
+        brainsurgeon.prune(trained(), (inputs[:, :1], targets), method="mp", goal=goal)
+
+
+def test_a_metric_that_fails_is_told() -> None:
+    goal = Goal(drop=0.2, metric=lambda output, target: 1 / 0)
+    with pytest.raises(BrainsurgeonError, match=r"failed \(ZeroDivisionError"):
+        brainsurgeon.prune(trained(), rings(0), method="mp", goal=goal)
+
+
+def test_the_search_for_a_size_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "PULSE", 0.0)
+    told: list[str] = []
+    goal = Goal(target_macs=0.5)
+    brainsurgeon.prune(
+        trained(), rings(0), method="mp", goal=goal, callback=lambda event: told.append(event.stage), progress=False
+    )
+    assert told.index("legs") > 5
+    assert set(told[:5]) == {"working"}

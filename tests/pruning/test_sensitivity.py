@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import small
 import torch
 from surveys import SOME
 from torch import Tensor, nn
 
 from brainsurgeon import Sensitivity, sensitivity
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import clock
 
 
 def seeded(make: type[nn.Module] | None = None) -> nn.Module:
@@ -102,3 +104,14 @@ def test_bad_sparsities_are_refused(sparsities: tuple[float, ...], words: str) -
         sensitivity(seeded(), samples(), "match", sparsities)
     with pytest.raises(BrainsurgeonError, match="needs samples"):
         sensitivity(seeded(), None)
+
+
+def test_a_bad_sample_is_named_and_long_work_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "PULSE", 0.0)
+    told: list[str] = []
+    sensitivity(small.network(), small.samples(), callback=lambda event: told.append(event.stage))
+    assert "working" in told
+    inputs, targets = small.samples()
+    inputs[7] = torch.nan
+    with pytest.raises(BrainsurgeonError, match="index 7 of the data"):
+        sensitivity(small.network(), (inputs, targets))

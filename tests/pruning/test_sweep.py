@@ -11,7 +11,9 @@ import torch
 from trained import rings, trained
 
 import brainsurgeon
+from brainsurgeon.engine.selection import Magnitude
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import clock
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +66,22 @@ def test_without_data_there_is_a_table_without_a_metric() -> None:
     found = brainsurgeon.sweep(trained(), None, [0.5, 0.9], "mp")
     assert [line.split() for line in found.table().splitlines()[1:]] == [["0.5", "176", "–"], ["0.9", "35", "–"]]
     assert len(found.pareto()) == 1
+
+
+@pytest.mark.parametrize("name", ["../away", "a/b", "..", "/tmp/x"])
+def test_a_method_of_any_name_is_saved_inside_the_folder(name: str, tmp_path: Path) -> None:
+    method = brainsurgeon.OneShot(Magnitude(), name=name)
+    found = brainsurgeon.sweep(trained(), None, [0.5, 0.9], method)
+    folder = found.save(tmp_path / "swept")
+    assert list(tmp_path.iterdir()) == [folder]
+    rows = json.loads((folder / "sweep.json").read_text())["networks"]
+    assert sorted(row["folder"] for row in rows) == sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def test_a_sweep_under_way_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured between two networks tells that work goes on."""
+    monkeypatch.setattr(clock, "PULSE", 0.0)
+    told: list[Any] = []
+    brainsurgeon.sweep(trained(), rings(0), [0.5], "mp", callback=told.append)
+    legs = [number for number, event in enumerate(told) if event.stage == "legs"]
+    assert any(event.stage == "working" and not event.values["step"] for event in told[: legs[0]])

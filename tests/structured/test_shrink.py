@@ -13,6 +13,7 @@ from torch import nn
 import brainsurgeon
 from brainsurgeon.cost.macs import count_multiply_adds
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import clock
 from brainsurgeon.network.modes import plain_attention
 from brainsurgeon.structured.attention import Attention
 from brainsurgeon.structured.shrink import shrink
@@ -103,3 +104,10 @@ def test_a_shrunk_network_is_fine_tuned_without_masks() -> None:
     assert tuned.pruned == 0
     assert len(tuned.epochs) == 2
     assert tuned.model.inner.weight.shape == result.model.inner.weight.shape
+
+
+def test_long_work_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "PULSE", 0.0)
+    told: list[str] = []
+    shrunk("perceptron", units=0.5, callback=lambda event: told.append(event.values.get("step", "")))
+    assert {"prices", "choice"} <= set(told)  # each unit that goes, and each swap

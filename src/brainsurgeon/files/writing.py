@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import re
+from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 from brainsurgeon.errors import BrainsurgeonError
+
+LONGEST = 100
+"""Characters of a file name, at most."""
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -50,3 +55,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else None
     return str(value)
+
+
+def safe_names(names: Iterable[str]) -> list[str]:
+    """Return a file name for each: ASCII letters, digits and `+-._` alone, and no two the same in any case."""
+    taken: set[str] = set()
+    safe = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9+._-]", "_", name.replace(" ", "-"))[:LONGEST].lstrip(".") or "unnamed"
+        found, number = plain, 1
+        while found.lower() in taken:
+            number += 1
+            found = f"{plain}-{number}"
+        taken.add(found.lower())
+        safe.append(found)
+    return safe

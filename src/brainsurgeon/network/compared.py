@@ -25,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.answers import Answers, answer
-from brainsurgeon.network.evaluate import named, suggested, takes_model
+from brainsurgeon.network.evaluate import ask, suggested, takes_model
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.metrics import METRICS, Metric, check_metric
 from brainsurgeon.network.modes import modes_kept
@@ -116,13 +117,14 @@ def scored(model: nn.Module, batches: Iterable[Batch], metric: Any, loss: LossLi
     with torch.no_grad(), modes_kept(model):
         model.eval()
         if callable(metric) and takes_model(metric):
-            return Scored(_number(metric(model)))
+            return Scored(_number(ask(metric, model)))
         count = sum(map(batch_size, batches := list(batches)))
         size = min(TOGETHER, -(-count // UNITS)) if metric == LOSS else TOGETHER
-        answers = [
-            (answer(model, loss, moved(batch, device), outputs_wanted=metric != LOSS), batch_size(batch))
-            for batch in regroup(batches, size)
-        ]
+        answers = []
+        for batch in regroup(batches, size):
+            pulse()
+            found = answer(model, loss, moved(batch, device), outputs_wanted=metric != LOSS)
+            answers.append((found, batch_size(batch)))
     if metric == LOSS:
         return _of_losses(answers)
     if callable(metric):
@@ -130,11 +132,10 @@ def scored(model: nn.Module, batches: Iterable[Batch], metric: Any, loss: LossLi
     return _of_metric(METRICS[check_metric(metric)], str(metric), answers)
 
 
-def _number(found: Any) -> float:
-    values = list(named(found).values())
-    if len(values) != 1:
-        raise BrainsurgeonError(f"a goal is of one number, and the metric gave {len(values)}: {found!r:.80}")
-    return values[0]
+def _number(found: dict[str, float]) -> float:
+    if len(found) != 1:
+        raise BrainsurgeonError(f"a goal is of one number, and the metric gave {len(found)}: {found!r:.80}")
+    return next(iter(found.values()))
 
 
 def _of_losses(answers: list[tuple[Answers, int]]) -> Scored:
@@ -160,7 +161,7 @@ def _of_function(function: Callable[..., Any], answers: list[tuple[Answers, int]
 
     def of(chosen: Tensor) -> float:
         chosen = chosen.to(outputs.device)
-        return _number(function(outputs[chosen], targets[chosen]))
+        return _number(ask(function, outputs[chosen], targets[chosen]))
 
     return Scored(of(torch.arange(len(outputs))), len(outputs), of)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.answers import Answers, answer
+from brainsurgeon.network.checks import in_words
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.metrics import CLASSES, LABELS, METRICS, NUMBERS, Tally, check_metric
 from brainsurgeon.network.modes import modes_kept
@@ -38,10 +39,12 @@ def evaluate(model: nn.Module, data: Any, score: Score = None, loss: LossLike | 
     with torch.no_grad(), modes_kept(model):
         model.eval()
         if names is None and score is not None and takes_model(score):
-            return named(score(model))  # type: ignore[operator]
+            return ask(score, model)
         measured = _Measured(names, None if names is not None else score)
         for batch in _batches(data, model):
-            measured.add(answer(model, loss, batch, outputs_wanted=score is not None), batch_size(batch))
+            with in_words(model, batch):
+                answers = answer(model, loss, batch, outputs_wanted=score is not None)
+            measured.add(answers, batch_size(batch))
         return measured.values()
 
 
@@ -83,7 +86,7 @@ class _Measured:
             )
         found = {name: value for name, value in found.items() if name not in undefined}
         if self.function is not None:
-            found |= named(self.function(*self._joined()))
+            found |= ask(self.function, *self._joined())
         return found | ({"loss": self.losses / self.samples} if self.has_loss else {})
 
     def _joined(self) -> list[Tensor]:
@@ -114,6 +117,18 @@ def takes_model(score: Any) -> bool:
         return False
     needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len(needed) < 2
+
+
+def ask(score: Any, *given: Any) -> dict[str, float]:
+    """Return what a user's own score gives, as numbers by name; say that it failed where it does."""
+    try:
+        found = score(*given)
+    except BrainsurgeonError:
+        raise
+    except Exception as error:  # a user's function may raise anything
+        name = getattr(score, "__name__", type(score).__name__)
+        raise BrainsurgeonError(f"the score {name} failed ({type(error).__name__}: {error}): mend it") from error
+    return named(found)
 
 
 def named(found: Any) -> dict[str, float]:

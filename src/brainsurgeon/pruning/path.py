@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -177,18 +177,24 @@ class Path:
         part, data = copy.copy(self.surgery), self.surgery.data
         generator = torch.Generator().manual_seed(self.seed)
         if validation is not None:
-            return part, list(as_batches(validation, generator))
+            held_out = list(as_batches(validation, generator))
+            self._check(held_out, validation)
+            return part, held_out
         if data is None or not judged:
             return part, []
         # Other methods mean calibration samples by that name, or have none.
         limit = self.asked.max_samples if isinstance(self.asked, Gradual | Staged | Auto) else None
         samples = TrainingSamples(data, self.seed, self.surgery.device, limit, MOST_HELD_OUT)
-        try:
-            check_suspects(self.surgery.batch_loss, samples.everything())
-        except BadSampleError as error:
-            raise error.located(self.surgery._given) from error
+        self._check(samples.everything(), self.surgery._given)
         part.data, part._examined = samples.training(), {}
         return part, samples.held_out()
+
+    def _check(self, batches: Iterable[Batch], data: Any) -> None:
+        """Refuse a sample that has no finite loss, with its place in the data."""
+        try:
+            check_suspects(self.surgery.batch_loss, batches)
+        except BadSampleError as error:
+            raise error.located(data) from error
 
     def _on_path(self, method: Method) -> Method:
         if not isinstance(method, Auto) or self.surgery.data is None:

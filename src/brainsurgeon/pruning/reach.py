@@ -13,7 +13,9 @@ from brainsurgeon.cost import file_size
 from brainsurgeon.cost.macs import multiply_adds_by_weight, multiply_adds_left
 from brainsurgeon.engine.budget import as_budget, share_out
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import Clock, pulse
 from brainsurgeon.files.compressed import compress
+from brainsurgeon.network.checks import in_words
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import name_matches, plain_names
 from brainsurgeon.pruning.bracket import FIRST, Bracket, search
@@ -49,6 +51,17 @@ def reach(
     keep: Keep | None = None,
 ) -> PruningResult:
     """Find the network that a goal asks for."""
+    with Clock(surgery.device, surgery._callback).running():  # runs on the way have clocks of their own
+        result = _reached(surgery, goal, method, budget, seed, keep)
+    if not in_place:
+        return result
+    surgery.original.load_state_dict(result.model.state_dict())
+    return dataclasses.replace(result, model=surgery.original)
+
+
+def _reached(
+    surgery: Surgery, goal: Goal, method: Method, budget: str | dict[str, float], seed: int, keep: Keep | None
+) -> PruningResult:
     size = _Size(surgery, goal, budget, seed) if goal.sized else None
     anchor = FIRST if size is None else size.foreseen(1.0)
     path = Path(
@@ -64,11 +77,7 @@ def reach(
     )
     _check_dense(path, goal)
     best, bracket = _keeping(path, goal) if size is None else _fitting(path, goal, size)
-    result = _told(path, goal, best, bracket, size)
-    if not in_place:
-        return result
-    surgery.original.load_state_dict(result.model.state_dict())
-    return dataclasses.replace(result, model=surgery.original)
+    return _told(path, goal, best, bracket, size)
 
 
 def _check_dense(path: Path, goal: Goal) -> None:
@@ -174,6 +183,7 @@ class _Size:
     def predicted(self, sparsity: float) -> int:
         """Return what a network takes whose smallest weights are gone."""
         if sparsity not in self._known:
+            pulse()
             shares = share_out(self.budget, sparsity, self._parts, name_matches)
             pruned = as_budget(shares, self._values.device).lowest(self._values)
             self._known[sparsity] = self._of(self.surgery.weights.unflatten(pruned))
@@ -200,7 +210,8 @@ class _Size:
         stream = SampleStream(surgery.data, torch.Generator().manual_seed(seed), surgery.device, keep=0)
         sample = next(iter(stream.take(1)))
         loss = surgery.batch_loss
-        return multiply_adds_by_weight(loss.model, lambda: loss(sample), surgery.weights.names)
+        with in_words(loss.model, sample, "the first sample"):
+            return multiply_adds_by_weight(loss.model, lambda: loss(sample), surgery.weights.names)
 
 
 def _told(path: Path, goal: Goal, best: Leg, bracket: Bracket, size: _Size | None) -> PruningResult:

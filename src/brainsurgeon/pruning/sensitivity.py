@@ -22,7 +22,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock
 from brainsurgeon.events.progress import watch
-from brainsurgeon.network.checks import check_loss, check_suspects
+from brainsurgeon.network.checks import BadSampleError, check_loss, check_suspects
 from brainsurgeon.network.gradients import mean_squares
 from brainsurgeon.network.labels import relabel
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
@@ -95,8 +95,11 @@ def sensitivity(
     if world_size() > 1:
         raise BrainsurgeonError("sensitivity is found out by one process: call it on one of the ranks, without a group")
     surgery = Surgery(model, data, loss, include=include, exclude=exclude, seed=seed, device=device)
-    with own_mode(), watch(callback or silent, progress, []) as notify:
-        return _Survey(surgery, rising, max_samples, loss_samples, damping, measure, notify).run()
+    with own_mode(), watch(callback or silent, progress, []) as told, (clock := Clock(surgery.device, told)).running():
+        try:
+            return _Survey(surgery, rising, max_samples, loss_samples, damping, measure, clock).run()
+        except BadSampleError as error:
+            raise error.located(surgery._given) from error
 
 
 @dataclass
@@ -109,7 +112,7 @@ class _Survey:
     loss_samples: int
     damping: float
     measure: bool
-    notify: Callback
+    clock: Clock
     found: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -141,6 +144,10 @@ class _Survey:
         tokens = is_tokens(read[0])
         return list(regroup(read, TOKENS if tokens else IMAGES))
 
+    @property
+    def notify(self) -> Callback:
+        return self.clock.notify
+
     def _keep(self, layer: LinearMap, number: int, weights: Tensor) -> None:
         if self.measure:
             self.found[layer.name, number] = weights.cpu()
@@ -156,7 +163,7 @@ class _Survey:
         if not layers:
             return {}
         costs = _costs(self.surgery, loss, layers, batches)
-        run = LayerRun(Admm(), Pattern(), self.damping, costs, self.notify, Clock(self.surgery.device))
+        run = LayerRun(Admm(), Pattern(), self.damping, costs, self.notify, self.clock)
         curves = {c.name: c.errors for c in run.curves(self._stream(batches, layers), self.sparsities, self._keep)}
         unused = [layer.name for layer in layers if layer.name not in curves]
         if unused:

@@ -15,7 +15,8 @@ from torch import nn
 from brainsurgeon.engine.budget import as_decimal, exact_count
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback
-from brainsurgeon.files.writing import plain
+from brainsurgeon.events.clock import Clock
+from brainsurgeon.files.writing import plain, safe_names
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.weights import Rule
@@ -76,8 +77,8 @@ class Sweep:
 
 
 def name_of(result: PruningResult) -> str:
-    """Return the name of a network's folder."""
-    return f"{result.method}@{result.sparsity!r}"
+    """Return the name of a network's folder, which lies inside that of the sweep whatever a method is called."""
+    return f"{safe_names([result.method])[0]}@{result.sparsity!r}"
 
 
 def sweep_legs(
@@ -167,7 +168,8 @@ def sweep(
         callback=callback,
     )
     given: dict[str, Any] = {"budget": budget, "seed": surgery.seed, "metric": metric, "validation": validation}
-    return Sweep(tuple(sweep_legs(surgery, sparsities, chosen, **given)))
+    with Clock(surgery.device, surgery._callback).running():  # each leg has a clock of its own
+        return Sweep(tuple(sweep_legs(surgery, sparsities, chosen, **given)))
 
 
 def check_sparsities(sparsities: Sequence[float]) -> list[float]:

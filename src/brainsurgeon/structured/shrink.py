@@ -81,13 +81,13 @@ def shrink(
     opened = copied(unwrapped(model))
     left = open_attention(opened)
     surgery = Surgery(opened, data, loss, include=include, exclude=exclude, seed=seed, device=device)
-    clock, trace = Clock(surgery.device), list[Event]()
-    with watch(callback or silent, progress, trace) as notify:
+    trace = list[Event]()
+    with watch(callback or silent, progress, trace) as told, (clock := Clock(surgery.device, told)).running():
         with clock.measure("trace"):
             prepared = _prepared(surgery, chosen)
         with clock.measure("prices"):
             examined = _examine(prepared, chosen)
-            curves = _curves(prepared, examined, notify)
+            curves = _curves(prepared, examined, clock.notify)
         with clock.measure("choice"):
             removed = _choose(prepared, examined, curves, chosen)
         with clock.measure("fit"):

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from brainsurgeon import BrainsurgeonError
-from brainsurgeon.app.report.output import put, safe_names, subfolder
+from brainsurgeon.app.report.output import put, subfolder
 from brainsurgeon.app.report.write import write_report
-
-
-@given(st.lists(st.text(max_size=150)))
-def test_names_are_safe_and_their_own(names: list[str]) -> None:
-    found = safe_names(names)
-    assert len({name.lower() for name in found}) == len(names)
-    for name in found:
-        assert re.fullmatch(r"[A-Za-z0-9+_-][A-Za-z0-9+._-]*", name)
-        assert len(name) < 120
-
-
-def test_common_names_stay_readable() -> None:
-    assert safe_names(["run time", "cbs-0.9-layers", "A", "a", "..", "../x/y", ""]) == [
-        "run-time", "cbs-0.9-layers", "A", "a-2", "unnamed", "_x_y", "unnamed-2",
-    ]  # fmt: skip
 
 
 def test_a_link_is_replaced_and_never_written_through(tmp_path: Path) -> None:

@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from brainsurgeon.errors import BrainsurgeonError
-
-LONGEST = 100
-
-
-def safe_names(names: Iterable[str]) -> list[str]:
-    """Return a file name for each: ASCII letters, digits and `+-._` alone, and no two the same in any case."""
-    taken: set[str] = set()
-    safe = []
-    for name in names:
-        plain = re.sub(r"[^A-Za-z0-9+._-]", "_", name.replace(" ", "-"))[:LONGEST].lstrip(".") or "unnamed"
-        found, number = plain, 1
-        while found.lower() in taken:
-            number += 1
-            found = f"{plain}-{number}"
-        taken.add(found.lower())
-        safe.append(found)
-    return safe
 
 
 def subfolder(folder: Path, name: str) -> Path:

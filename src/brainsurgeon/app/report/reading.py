@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from brainsurgeon.app.report.felt import read_survey
-from brainsurgeon.app.report.output import safe_names
 from brainsurgeon.app.report.record import Outcome, Record
 from brainsurgeon.app.report.saved import Facts, Measured, Result, read
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.files.writing import safe_names
 from brainsurgeon.pruning.sweep import INDEX
 
 

@@ -9,11 +9,12 @@ from brainsurgeon.app.report import felt, pictures, tables
 from brainsurgeon.app.report.charts import WIDE
 from brainsurgeon.app.report.drawing import Drawing
 from brainsurgeon.app.report.forms import Table
-from brainsurgeon.app.report.output import put, safe_names, subfolder
+from brainsurgeon.app.report.output import put, subfolder
 from brainsurgeon.app.report.page import page
 from brainsurgeon.app.report.png import draw_png, why_no_png
 from brainsurgeon.app.report.reading import read_record
 from brainsurgeon.app.report.record import Record
+from brainsurgeon.files.writing import safe_names
 
 
 def write_report(folders: Sequence[Path], output: Path, files: bool = True, png: bool = True) -> Path:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import pulse
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Removal:
 
     def costs(self) -> Tensor:
         """Return what the removal of each unit would cost now; infinite for one that is gone."""
+        pulse()
         total = torch.zeros(self.units, dtype=torch.float64, device=self._fitted[0].device)
         alive = (~self.removed).nonzero().squeeze(1).to(total.device)
         for reader, inverse, fitted in zip(self.readers, self._inverses, self._fitted, strict=True):
@@ -50,6 +52,7 @@ class Removal:
 
     def remove(self, unit: int) -> None:
         """Let a unit go: the other columns take over what they can."""
+        pulse()
         for reader, inverse, fitted in zip(self.readers, self._inverses, self._fitted, strict=True):
             columns = reader.columns[unit]
             carry = torch.linalg.solve(inverse[columns][:, columns], inverse[columns])  # k × m
