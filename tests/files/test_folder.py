@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import brainsurgeon
 from brainsurgeon import BrainsurgeonError, load, load_masks, save, save_masks
 from brainsurgeon.files import FileError, read
+from brainsurgeon.files.folder import check_place
 from brainsurgeon.files.sealed import read_sealed, write_sealed
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.network.zeros import set_zeros
@@ -266,3 +267,15 @@ def test_a_file_of_another_kind_is_named_as_such(tmp_path: Path) -> None:
     save_masks({"w": torch.zeros(3, dtype=torch.bool)}, tmp_path / "model.compressed.safetensors")
     with pytest.raises(FileError, match="holds 'masks', expected 'compressed'"):
         read(tmp_path)
+
+
+def test_a_place_is_checked_without_a_trace(tmp_path: Path) -> None:
+    check_place(tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileError, match="is a file: give a new folder"):
+        check_place(tmp_path / "file")
+    with pytest.raises(BrainsurgeonError, match="cannot write to"):
+        check_place(tmp_path / "file" / "below")
+    with pytest.raises(FileError, match="is not empty"):
+        check_place(tmp_path)

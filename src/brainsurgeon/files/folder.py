@@ -25,6 +25,7 @@ from brainsurgeon.files.checkpoint import fit, once
 from brainsurgeon.files.compressed import compress, expand, with_tied
 from brainsurgeon.files.masks import read_masks, write_masks
 from brainsurgeon.files.sealed import ADVICE, FileError, parse_object, read_sealed, write_sealed
+from brainsurgeon.files.writing import check_writable
 from brainsurgeon.network.held import held_in
 from brainsurgeon.network.names import plain_names, unwrapped
 from brainsurgeon.network.zeros import check_masks, count_zeros, zero_masks
@@ -97,14 +98,24 @@ class FolderTakenError(FileError, FileExistsError):
 def new_folder(folder: str | Path) -> Path:
     """Make a folder, or take an empty one; refuse a place that holds something already."""
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is a file"
-        raise FolderTakenError(f"{folder} {what}: give a new folder, so that nothing is overwritten")
+    _check_free(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder} cannot be made: {error.strerror or error}; give another place") from error
     return folder
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a place for a new folder that is taken or cannot be written to, before any work; nothing is left there."""
+    _check_free(folder)
+    check_writable(next(place for place in (folder, *folder.absolute().parents) if place.exists()))
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "is not empty" if folder.is_dir() else "is a file"
+        raise FolderTakenError(f"{folder} {what}: give a new folder, so that nothing is overwritten")
 
 
 def read(folder: str | Path, model: nn.Module | None = None) -> Saved:

@@ -40,3 +40,9 @@ def test_finetune_keeps_the_count_and_gains_accuracy(saved: Path, run: Run, tmp_
     scores = outcome.record["finetuned"]
     assert scores["after"]["accuracy"] > scores["before"]["accuracy"]
     assert "is not empty" in run("finetune", saved, "-t", "demo", "-o", tmp_path / "tuned", status=1)
+
+
+def test_a_taken_place_and_a_device_that_is_not_there_are_told(saved: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "is a file: give a new folder" in run("finetune", saved, "-t", "demo", "-o", tmp_path / "file", status=1)
+    assert "cannot be used here" in run("finetune", saved, "-t", "demo", "--device", "cuda:99", status=1)

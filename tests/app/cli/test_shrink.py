@@ -34,3 +34,11 @@ def test_misuse_and_a_taken_folder_are_told(tmp_path: Path, capsys: pytest.Captu
     assert "give a new folder" in capsys.readouterr().err
     assert main(["shrink", "demo", "--macs", "0.5", "--units", "0.5", "-q", "-o", str(tmp_path / "new")]) == 1
     assert "give one target" in capsys.readouterr().err
+
+
+def test_a_start_that_fails_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "deep" / "small"
+    assert main(["shrink", "missing.py:model", "-q", "-o", str(folder)]) == 1
+    assert main(["shrink", "demo", "--macs", "1e-9", "--samples", "50", "-q", "-o", str(folder)]) == 1
+    assert capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

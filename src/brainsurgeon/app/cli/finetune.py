@@ -40,14 +40,12 @@ def finetune(
     from brainsurgeon.app.origin import keep_origin
     from brainsurgeon.app.scores import measure
     from brainsurgeon.files import save
-    from brainsurgeon.files.writing import check_writable
+    from brainsurgeon.files.folder import check_place
     from brainsurgeon.training.finetune import finetune as run
 
     opened = p.open_pruned(folder, target, cell, device, trust)
     made, place = opened.target, output or Path(f"{folder}-finetuned")
-    if place.exists() and any(place.iterdir()):
-        raise FileExistsError(f"{place} is not empty: give a new folder with --output")
-    check_writable(place if place.exists() else place.parent)
+    check_place(place)
     settings = FinetuneSettings(
         epochs,
         learning_rate,

@@ -83,6 +83,7 @@ def open_pruned(
     from brainsurgeon.errors import BrainsurgeonError
     from brainsurgeon.files import load
     from brainsurgeon.network.match import Match
+    from brainsurgeon.network.memory import check_device
 
     if (folder / "recipe.yaml").is_file():
         run = RunFolder.open(folder)
@@ -106,7 +107,7 @@ def open_pruned(
     else:
         made, place, text = load_target(target), folder, ""
     saved = load(place, made.model)
-    made.model.to(device or next(made.model.parameters()).device).eval()
+    made.model.to(check_device(device or next(made.model.parameters()).device)).eval()
     return Pruned(made, saved, place, text)
 
 
@@ -116,12 +117,13 @@ def _pruned_on_disk(place: Path, text: str, recipe: "Recipe", device: str | None
     from brainsurgeon.app.target import LANGUAGE, load_target
     from brainsurgeon.export.huggingface import MASKS
     from brainsurgeon.files import Saved, load_masks
+    from brainsurgeon.network.memory import check_device
 
     arguments = {**recipe.arguments, "on_disk": False}
     made = load_target(f"{LANGUAGE}{place / HUGGINGFACE}", arguments, None, recipe.seed)
     masks = load_masks(place / HUGGINGFACE / MASKS, made.model)
     saved = Saved(made.model.state_dict(), masks, json.loads((place / "result.json").read_text()))
-    made.model.to(device or next(made.model.parameters()).device).eval()
+    made.model.to(check_device(device or next(made.model.parameters()).device)).eval()
     return Pruned(made, saved, place, text)
 
 

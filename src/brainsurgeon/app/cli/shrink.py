@@ -61,12 +61,12 @@ def shrink(
     """
     from brainsurgeon.app.scores import measure
     from brainsurgeon.app.target import load_target
-    from brainsurgeon.files.folder import new_folder
+    from brainsurgeon.files.folder import check_place
     from brainsurgeon.structured.shrink import shrink as run
 
     if target is None:
         raise typer.BadParameter("which model? Give file.py:function, or `demo`")
-    new_folder(output)  # a place that is taken is refused before any work
+    check_place(output)
     made = load_target(target, None, checkpoint, seed)
     before = measure(made)
     wanted = {"macs": macs, "parameters": parameters, "units": units}
