@@ -364,3 +364,19 @@ def test_wrappers_around_model_and_optimizer_are_looked_through() -> None:
     pruner = Pruner(nn.DataParallel(model), Wrapper(sgd(model)), 0.5, steps=10)  # type: ignore[arg-type]
     pruner.finish()
     assert list(pruner.masks) == list(find_weights(model).names)
+
+
+@pytest.mark.parametrize("sparsity", ["x", 1.5])
+def test_a_sparsity_that_is_none_is_refused_in_words(sparsity: Any) -> None:
+    model = nn.Linear(4, 4)
+    with pytest.raises(BrainsurgeonError, match="sparsity must lie strictly between 0 and 1"):
+        Pruner(model, torch.optim.SGD(model.parameters(), 0.1), sparsity, steps=10)
+
+
+def test_a_budget_that_names_every_layer_needs_no_sparsity() -> None:
+    model = nn.Linear(4, 4)
+    pruner = Pruner(model, torch.optim.SGD(model.parameters(), 0.1), None, steps=10, budget={"weight": 0.25})
+    pruner.finish()
+    assert pruner.count() == 4
+    with pytest.raises(BrainsurgeonError, match="give the sparsity"):
+        Pruner(model, torch.optim.SGD(model.parameters(), 0.1), None, steps=10)

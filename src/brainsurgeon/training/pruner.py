@@ -32,7 +32,7 @@ class Pruner:
     Args:
         model: what is trained; it is pruned in place, and nothing is added to it.
         optimizer: what trains it, or several.
-        sparsity: the share of the prunable weights that is gone at the end.
+        sparsity: the share of the prunable weights that is gone at the end; None where the budget names all layers.
         steps: optimizer steps of the whole training.
         end: the share of the steps after which the last cut is made.
         cuts: how many cuts in all, no more than one a step.
@@ -48,7 +48,7 @@ class Pruner:
         self,
         model: nn.Module,
         optimizer: Optimizer | Iterable[Optimizer],
-        sparsity: float,
+        sparsity: float | None,
         *,
         steps: int,
         end: float = 0.7,
@@ -64,7 +64,9 @@ class Pruner:
         self.plan = checked_plan(end, cuts, power, score_power, returning)
         self.steps = checked_steps(steps, end)
         self.weights = find_weights(self.model, include, exclude)
-        self._target, self._shares = as_decimal(sparsity), share_out(budget, sparsity, self.weights.parts, name_matches)
+        self._shares = share_out(budget, sparsity, self.weights.parts, name_matches)  # a bad sparsity is refused there
+        total = sum(share.count for share in self._shares)
+        self._target = total / self.weights.size if sparsity is None else as_decimal(sparsity)
         self._parameters = {name: named_parameters(self.model)[name] for name in self.weights.names}
         optimizers = as_optimizers(optimizer)
         self._holders = holders(optimizers, self._parameters, score_power > 0)
