@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from run_recipes import RECIPE
 
 from brainsurgeon.app.recipe import make_recipe
 from brainsurgeon.app.runs import RunError, RunFolder, execute
+from brainsurgeon.app.runs.checks import check_same_data
 from brainsurgeon.app.target import load_target
 from brainsurgeon.network.memory import DoesNotFitError
 from brainsurgeon.pruning.fitting import needs_of
@@ -72,3 +74,14 @@ def test_a_method_without_gradients_needs_no_memory_for_them(tmp_path: Path, mon
     execute(RunFolder.create(make_recipe({"target": TARGET, "method": "mp", "sparsity": 0.8}), tmp_path / "run"))
     with pytest.raises(DoesNotFitError):
         execute(RunFolder.create(make_recipe(RECIPE), tmp_path / "other"))
+
+
+def test_a_change_of_any_sample_in_memory_is_noticed(tmp_path: Path) -> None:
+    run = RunFolder.create(make_recipe(RECIPE), tmp_path / "run")
+    target = load_target(TARGET)
+    data = (torch.zeros(20_000, 2), torch.zeros(20_000, dtype=torch.long))
+    check_same_data(run, replace(target, data=data), 0)
+    check_same_data(run, replace(target, data=(data[0].clone(), data[1])), 0)
+    data[0][19_999, 1] = 1.0
+    with pytest.raises(RunError, match="or are other data"):
+        check_same_data(run, replace(target, data=data), 0)

@@ -10,6 +10,7 @@ from run_recipes import RECIPE
 
 from brainsurgeon.app.recipe import make_recipe
 from brainsurgeon.app.runs import RunError, RunFolder, execute
+from brainsurgeon.files.sealed import FileError
 
 
 def test_runs_that_start_at_once_get_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,3 +55,11 @@ def test_the_number_of_threads_is_that_of_the_recipe_and_is_put_back(tmp_path: P
     execute(run, lambda event: seen.append(torch.get_num_threads()))
     assert set(seen) == {before + 1}
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("content", ["[]", "{", "null", "[" * 100_000])
+def test_damaged_facts_are_refused_in_words_on_resume(tmp_path: Path, content: str) -> None:
+    run = RunFolder.create(make_recipe(RECIPE), tmp_path / "run")
+    (run.path / "run.json").write_text(content)
+    with pytest.raises(FileError, match=r"run\.json holds"):
+        execute(run)

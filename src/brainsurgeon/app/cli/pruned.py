@@ -1,6 +1,5 @@
 """What `evaluate`, `export` and `finetune` share: a pruned model from the folder of a run, or one that was saved."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,12 +116,15 @@ def _pruned_on_disk(place: Path, text: str, recipe: "Recipe", device: str | None
     from brainsurgeon.app.target import LANGUAGE, load_target
     from brainsurgeon.export.huggingface import MASKS
     from brainsurgeon.files import Saved, load_masks
+    from brainsurgeon.files.sealed import parse_object
     from brainsurgeon.network.memory import check_device
 
     arguments = {**recipe.arguments, "on_disk": False}
     made = load_target(f"{LANGUAGE}{place / HUGGINGFACE}", arguments, None, recipe.seed)
     masks = load_masks(place / HUGGINGFACE / MASKS, made.model)
-    saved = Saved(made.model.state_dict(), masks, json.loads((place / "result.json").read_text()))
+    saved = Saved(
+        made.model.state_dict(), masks, parse_object((place / "result.json").read_bytes(), place / "result.json")
+    )
     made.model.to(check_device(device or next(made.model.parameters()).device)).eval()
     return Pruned(made, saved, place, text)
 

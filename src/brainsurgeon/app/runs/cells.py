@@ -16,6 +16,7 @@ from brainsurgeon.app.runs.portrait import histograms
 from brainsurgeon.app.scores import measure
 from brainsurgeon.app.target import Target
 from brainsurgeon.export.huggingface import add_masks
+from brainsurgeon.files.sealed import parse_object
 from brainsurgeon.files.writing import plain, write_whole
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.result import PruningResult
@@ -41,11 +42,14 @@ class Cell:
 
     def result(self) -> dict[str, Any]:
         """Return the record of the result."""
-        return json.loads((self.folder / "result.json").read_text())
+        return self._read("result.json")
 
     def measured(self) -> dict[str, Any]:
         """Return scores and histograms."""
-        return json.loads((self.folder / "measured.json").read_text())
+        return self._read("measured.json")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        return parse_object((self.folder / name).read_bytes(), self.folder / name)
 
     def save(self, result: PruningResult, target: Target, weights: PrunableWeights, dense: Tensor) -> dict[str, float]:
         """Write a result with what was measured of it, and return its scores."""

@@ -16,7 +16,7 @@ from brainsurgeon.network.held import held_in
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.fitting import check_memory
 from brainsurgeon.pruning.surgery import Surgery
-from brainsurgeon.samples.batches import as_batches, tensors_of
+from brainsurgeon.samples.batches import as_batches, is_one_batch, tensors_of
 
 STATE_BYTES = 3 * 4
 """A weight takes so many bytes in the stored state of a staged run."""
@@ -59,10 +59,14 @@ def check_same_model(run: RunFolder, target: Target) -> None:
 
 
 def check_same_data(run: RunFolder, target: Target, seed: int) -> None:
-    """Hold a resumed run to the first batches it was started with, where that can be done without using them up."""
+    """Hold a resumed run to the data it was started with, where that can be done without using them up.
+
+    Of tensors in memory all are looked at, else the first batches.
+    """
     if target.data is None or isinstance(target.data, Iterator):
         return
-    batches = as_batches(target.data, torch.Generator().manual_seed(seed))
+    whole = is_one_batch(target.data)
+    batches = [target.data] if whole else as_batches(target.data, torch.Generator().manual_seed(seed))
     found = hashlib.sha256()
     for _, batch in zip(range(PROBED), batches, strict=False):
         for tensor in tensors_of(batch):

@@ -22,6 +22,7 @@ from typing import Any
 from brainsurgeon.app.recipe import Recipe, make_recipe, read_recipe
 from brainsurgeon.app.trust import sign
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.files.sealed import parse_object
 from brainsurgeon.files.writing import check_writable, write_whole
 from brainsurgeon.network.memory import DoesNotFitError
 
@@ -90,7 +91,7 @@ class RunFolder:
     def facts(self) -> dict[str, Any]:
         """Return what run.json says."""
         path = self.path / "run.json"
-        return json.loads(path.read_text()) if path.is_file() else {}
+        return parse_object(path.read_bytes(), path) if path.is_file() else {}
 
     def note(self, **facts: Any) -> None:
         """Add to run.json."""
