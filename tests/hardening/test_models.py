@@ -170,7 +170,7 @@ def test_a_model_made_under_inference_mode_is_pruned_in_place() -> None:
     assert int((model[0].weight == 0).sum() + (model[2].weight == 0).sum()) == 54
 
 
-@pytest.mark.parametrize("method", ["cbs", "staged", "auto"])
+@pytest.mark.parametrize("method", ["cbs", "staged", "layerwise", "gradual", "auto"])
 def test_gradients_that_are_all_zero_are_an_error_that_says_why(method: str) -> None:
     def detached(output: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(output.detach(), target)

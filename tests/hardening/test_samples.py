@@ -90,6 +90,17 @@ def test_a_contrastive_loss_is_refused_one_by_one_and_taken_in_groups() -> None:
     assert any("couples the samples" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("method", ["layerwise", "gradual", "auto"])
+def test_a_contrastive_loss_is_told_by_methods_that_take_whole_batches(method: str) -> None:
+    settings: dict[str, Any] = {} if method == "layerwise" else {"max_gradients": 400}
+    result = brainsurgeon.prune(network(), samples(), 0.5, method, loss=contrastive, **settings)
+    (told,) = [note for note in result.notes if "couples the samples" in note]
+    assert "depends on which of them come together" in told
+    for loss in ("cross_entropy", "match"):
+        plain = brainsurgeon.prune(network(), samples(), 0.5, method, loss=loss, **settings)
+        assert not any("couples" in note for note in plain.notes)
+
+
 def test_batch_statistics_are_noticed() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.ReLU(), nn.Linear(8, 3))
     with pytest.raises(BrainsurgeonError, match=r"couples the samples of a batch.*gradient_batch"):

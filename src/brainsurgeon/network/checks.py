@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.loss import BatchLoss, OutputLoss
 from brainsurgeon.samples.batches import Batch, batch_size, concatenate, cut, moved, tensors_of
 from brainsurgeon.samples.where import where
 
+DETACHED = "the loss has no gradient: it is detached from the model's outputs"
 PAIRS = 4
 """Pairs of samples on which a loss is asked whether it couples them."""
 COUPLED = 0.02
@@ -57,6 +58,18 @@ def check_loss(batch_loss: BatchLoss, batch: Batch) -> None:
             f"the loss is not deterministic: the same batch gave {float(first):.6g}, then {float(second):.6g}. "
             "The model is in eval mode, so look for functional dropout or random layers in its forward pass"
         )
+
+
+def check_attached(parts: OutputLoss | None, model: nn.Module, batch: Batch) -> None:
+    """Refuse a loss of outputs that no gradient comes from; one that is a distance from the dense ones has its own."""
+    if parts is None or parts.own is not None:
+        return
+    with torch.no_grad():
+        outputs = parts.outputs(model, batch)
+    if isinstance(outputs, Tensor) and outputs.is_floating_point():
+        with torch.enable_grad():
+            if not parts.loss(outputs.detach().requires_grad_(), batch).requires_grad:
+                raise BrainsurgeonError(DETACHED)
 
 
 @contextmanager

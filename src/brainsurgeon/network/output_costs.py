@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from brainsurgeon.distributed import sum_over_ranks, world_size
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
+from brainsurgeon.network.checks import DETACHED
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.samples.batches import Batch, batch_size
 
@@ -39,7 +40,7 @@ def output_costs(
 def backward(loss: Tensor) -> None:
     """Go backward from a loss, or say that there is no way."""
     if not loss.requires_grad:
-        raise BrainsurgeonError("the loss has no gradient: it is detached from the model's outputs")
+        raise BrainsurgeonError(DETACHED)
     loss.backward()
 
 

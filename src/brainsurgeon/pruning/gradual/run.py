@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
-from brainsurgeon.network.checks import check_loss, check_suspects
+from brainsurgeon.network.checks import check_attached, check_loss, check_separate, check_suspects
 from brainsurgeon.network.distillation import Teacher, held_out_distance
 from brainsurgeon.network.layout import in_fast_layout
 from brainsurgeon.network.match import Match
@@ -77,7 +77,13 @@ class GradualRun:
         self.teacher.dense = in_fast_layout(self.dense, lambda model: self.teacher.outputs(model, self.held_out[0]))
         self.batch_size = min(method.batch_size or (TEXTS if self.tokens else BATCH), method.max_gradients)
         self.final = budget_in(method.pattern, surgery, task.shares)
-        self.notes: list[str] = []
+        check_attached(self.teacher.parts, self.dense, self.held_out[0])
+        # On samples that another run has split, that run tells it.
+        self.notes = (
+            list[str]()
+            if task.samples or isinstance(surgery.loss, Match)
+            else list(check_separate(surgery.batch_loss, self.held_out[0], group=0))
+        )
         self.gradients, self.saved = 0, time.monotonic()
         self.legs = task.start.legs if task.start else 0
         self.begun = (task.begun or self._begin()) if method.first_cut else None
@@ -135,7 +141,9 @@ class GradualRun:
         model = self._network()
         try:
             with self.task.clock.within(FIRST_CUT * self.task.clock.left):
-                found = self.method.first_cut.run(part, dataclasses.replace(self.task, model=model, store=None))
+                found = self.method.first_cut.run(
+                    part, dataclasses.replace(self.task, model=model, store=None, samples=self.samples)
+                )
         except TimeUp:
             self.notes.append("there was no time for a first cut: weights go while the others are trained")
             return None

@@ -14,7 +14,7 @@ from brainsurgeon.distributed import broadcast, gather_words, is_first, world_si
 from brainsurgeon.engine.budget import Share, apportion
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.checks import check_loss, check_suspects
+from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
 from brainsurgeon.network.held import held_in, passing, writing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
@@ -115,7 +115,7 @@ class Layerwise:
             check_loss(loss, map_tensors(lambda t: t.to(home), probe))
             check_suspects(loss, batches, home)
         check_ranks(loss.model, batches)
-        notes: list[str] = []
+        notes = [] if task.samples else self._coupled(surgery, loss, batches[0], home)
         chain, places = self._chain(surgery.loss, loss, probe, home, layers, notes)
         if chain.names and (failed := surgery.footprint_of(self).chain.failed):
             notes.append(f"the memory of a block could not be measured, so the whole model's was foretold: {failed}")
@@ -168,6 +168,12 @@ class Layerwise:
             notes=tuple(notes) if is_first() else (),
             measure=measure,
         )
+
+    def _coupled(self, surgery: Surgery, loss: BatchLoss, batch: Batch, home: torch.device) -> list[str]:
+        """Tell a loss that couples samples; sequences of tokens are spared the passes, which are long."""
+        if self.costs == "none" or is_tokens(batch) or held_in(loss.model) or isinstance(surgery.loss, Match):
+            return []
+        return list(check_separate(loss, map_tensors(lambda t: t.to(home), batch), group=0))
 
     def _chain(
         self,
