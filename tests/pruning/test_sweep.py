@@ -85,3 +85,12 @@ def test_a_sweep_under_way_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> Non
     brainsurgeon.sweep(trained(), rings(0), [0.5], "mp", callback=told.append)
     legs = [number for number, event in enumerate(told) if event.stage == "legs"]
     assert any(event.stage == "working" and not event.values["step"] for event in told[: legs[0]])
+
+
+@pytest.mark.parametrize("method", ["auto", "gradual", "staged"])
+def test_every_network_is_there_though_time_was_up_at_once(method: str) -> None:
+    found = brainsurgeon.sweep(trained(), rings(0), [0.5, 0.9], method, max_seconds=1e-6, progress=False)
+    assert [result.pruned for result in found.results] == [176, 317]
+    goal = brainsurgeon.Goal(drop=0.9, most=0.8)
+    result = brainsurgeon.prune(trained(), rings(0), method=method, goal=goal, max_seconds=1e-6, progress=False)
+    assert sum(int((p == 0).sum()) for p in result.model.parameters() if p.dim() > 1) == result.pruned

@@ -55,3 +55,12 @@ def test_a_call_is_told_by_position_or_by_keyword() -> None:
     assert example_of(Call((1, 2), {}), model) == (1, 2)
     assert example_of(Call((), {"x": 1}), model) == {"x": 1}
     assert example_of(Call((1,), {"y": 3, "z": 4}), model) == {"x": 1, "y": 3, "z": 4}
+
+
+def test_a_network_that_takes_no_single_sample_says_which_setting_helps() -> None:
+    norm = nn.BatchNorm1d(8, track_running_stats=False)
+    model = nn.Sequential(nn.Linear(6, 8), norm, nn.ReLU(), nn.Linear(8, 3))
+    data = (torch.randn(60, 6), torch.arange(60) % 3)
+    with pytest.raises(BrainsurgeonError, match=r"batch=1.*more than 1 value per channel"):
+        shrink(model, data, units=0.5, **QUICK)
+    assert len(shrink(model, data, units=0.5, batch=2, **QUICK).kept["0"]) == 4

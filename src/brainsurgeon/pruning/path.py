@@ -250,7 +250,7 @@ class Path:
         A later leg from the dense network finds its own: the one at the anchor has failed, or was for another sparsity.
         """
         if start is not None:
-            return float(start.result.settings["learning_rate"])
+            return start.result.settings.get("learning_rate")  # none where time was up before it was found
         if self.legs:
             return None
         rate, self.searched = self._find_rate(method)

@@ -12,7 +12,7 @@ from torch import nn
 
 from brainsurgeon.cost.macs import count_multiply_adds
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.checks import check_loss, check_suspects
+from brainsurgeon.network.checks import check_loss, check_suspects, in_words
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.pruning.surgery import Surgery
 from brainsurgeon.samples.batches import (
@@ -93,7 +93,10 @@ def prepare(surgery: Surgery, max_samples: int, batch: int) -> Prepared:
     weights = dict(model.named_parameters())
     left = {name: reason for name, reason in {**found.left, **refused}.items() if name in weights}
     _check_wanted(surgery, groups, left)
-    single = call_of(loss, cut(batches[0], slice(batch)))
+    reported = cut(batches[0], slice(batch))
+    with torch.no_grad(), in_words(model, reported, f"the call that is reported on (batch={batch})"):
+        loss(reported)
+    single = call_of(loss, reported)
     size, _ = count_multiply_adds(model, example_of(call, model), {})
     return Prepared(
         surgery,

@@ -45,3 +45,11 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     assert "Go on with: brainsurgeon prune --resume run" in rest
     assert "Traceback" not in rest
     assert "stopped: KeyboardInterrupt" in Path("run/log.txt").read_text()
+
+
+def test_quiet_says_nothing_but_the_outcome(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    given = ["prune", TARGET, "-s", "0.5", "-m", "staged", "--set", "max_gradients=500", "--set", "schedule=2"]
+    assert main([*given, "--quiet", "-o", str(tmp_path / "run")]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert "Report:" in out
