@@ -104,3 +104,24 @@ def test_a_gradual_run_that_dies_goes_on_from_the_last_state_that_was_stored(
     execute_until(run, store_module, moment, monkeypatch)
     execute(run)
     assert outcome(run) == outcome(whole)
+
+
+def test_a_part_of_another_result_is_not_taken(tmp_path: Path) -> None:
+    one, other = (FileStore(tmp_path / f"{name}.safetensors", CPU) for name in "ab")
+    for number in (0, 1):
+        one.save_part(number, tensors())
+    other.save_part(0, tensors())
+    first, second = (next(tmp_path.rglob(f"a.parts/{number}.safetensors")) for number in (0, 1))
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(BrainsurgeonError, match="it holds part 0 of a"):
+        one.load_part(1)
+    next(tmp_path.rglob("b.parts/0.safetensors")).write_bytes(first.read_bytes())
+    with pytest.raises(BrainsurgeonError, match="it holds part 0 of a"):
+        other.load_part(0)
+    assert one.load_part(0) is not None
+
+
+@pytest.mark.parametrize("written", ["nan", "inf", "-5", "many", ""])
+def test_seconds_that_are_none_do_not_count(tmp_path: Path, written: str) -> None:
+    (tmp_path / "a.seconds").write_text(written)
+    assert FileStore(tmp_path / "a.safetensors", CPU).spent == 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from brainsurgeon.files.writing import write_whole
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.state import Choice, State
 
+PART = "part"
 RECORD = "record"
 BEFORE = "before it was resumed"
 NOTED = 0.5
@@ -81,12 +83,20 @@ class FileStore:
         """Keep what a run that goes on must know of one of its parts, in a file of its own."""
         path = self._part(number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_tensors(tensors, path)
+        save_tensors(tensors, path, {PART: self._name(number)})
 
     def load_part(self, number: int) -> dict[str, Tensor] | None:
         """Return what was kept of a part, None where it was not done."""
         path = self._part(number)
-        return _read(path, self._device)[0] if path.is_file() else None
+        if not path.is_file():
+            return None
+        tensors, metadata = _read(path, self._device)
+        if metadata.get(PART) != self._name(number):
+            raise _damaged(path, ValueError(f"it holds {metadata.get(PART, 'another file')}"))
+        return tensors
+
+    def _name(self, number: int) -> str:
+        return f"part {number} of {self._path.stem}"
 
     def _part(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.stem}.parts") / f"{number}.safetensors"
@@ -107,7 +117,8 @@ def _beside(path: Path) -> Path:
 def _seconds(path: Path) -> float:
     """Return the seconds that earlier processes have worked on this, as far as they wrote it down."""
     try:
-        return float(_beside(path).read_text())
+        seconds = float(_beside(path).read_text())
+        return seconds if 0 <= seconds < math.inf else 0.0
     except (OSError, ValueError):  # none yet, or none that was finished
         return 0.0
 
