@@ -18,13 +18,6 @@ TITLES = {
     "resnet20": "ResNet20 (CIFAR-10, dense 91.43)",
     "mobilenet-0.75": "MobileNetV1 0.75 (ImageNet, dense 66.9)",
 }
-OVERVIEW = {
-    ("mlpnet", None): "MLPNet, all samples",
-    ("mlpnet", 1000): "MLPNet, 1,000 samples in all",
-    ("resnet20", None): "ResNet20, all samples",
-    ("resnet20", 1000): "ResNet20, 1,000 samples in all",
-    ("mobilenet-0.75", 1000): "MobileNetV1 0.75, 1,000 images in all (dense 66.9)",
-}
 CHITA: dict[str, tuple[str, int | None, dict[float, float]]] = {
     "mlpnet": ("CHITA++, tuned on test images", 240_000, {0.5: 96.49, 0.8: 96.53, 0.9: 96.26, 0.95: 95.65, 0.98: 89.3}),
 }
@@ -89,18 +82,6 @@ def _of_network(key: tuple[str, int | None], lines: list[Record]) -> str:
             ]
         )
     return f"### {TITLES[network]}, {amount}\n\n{table(head, rows)}"
-
-
-def overview() -> str:
-    """Return what the README shows."""
-    sparsities, found = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98), runs()
-    rows = []
-    for key, title in OVERVIEW.items():
-        here = most_thorough(found[key])
-        by = [[line["accuracy"] for line in here if line["sparsity"] == sparsity] for sparsity in sparsities]
-        gradients = f"{here[0]['max_gradients']:,}"
-        rows.append([title, gradients, *(f"{mean(accuracies):.2f}" if accuracies else "–" for accuracies in by)])
-    return table(["", "sample gradients", *(f"{sparsity:g}" for sparsity in sparsities)], rows)
 
 
 def beside() -> str:

@@ -39,15 +39,14 @@ def _table(methods: list[str], seeds: int) -> str:
 def alone_table() -> str:
     """Tabulate the seconds on a GPU that had no other work."""
     runs = [run for path in sorted(RESULTS.glob("budgets-*-alone.jsonl")) for run in read_lines(path)]
-    methods = [method for method in ("auto", "magnitude") if any(run["method"] == method for run in runs)]
     rows = []
     for key in sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:])):
-        own = [[run for run in runs if _key(run) == key and run["method"] == method] for method in methods]
-        seconds = [mean(run["seconds"] for run in some) if some else None for some in own]
-        ratio = f"{seconds[0] / seconds[1]:.2f}" if None not in seconds and len(seconds) == 2 else "–"  # type: ignore
-        shown = ["–" if value is None else f"{value:.1f}" for value in seconds]
-        rows.append([NETWORKS[key[0]], f"{key[2]:,}", f"{key[3]:g}", *shown, ratio])
-    return table(["network", "sample gradients", "sparsity", *(f"{name}, s" for name in methods), "ratio"], rows)
+        own, peer = (
+            mean(run["seconds"] for run in runs if _key(run) == key and run["method"] == method)
+            for method in ("auto", "magnitude")
+        )
+        rows.append([NETWORKS[key[0]], f"{key[2]:,}", f"{key[3]:g}", f"{own:.1f}", f"{peer:.1f}", f"{own / peer:.2f}"])
+    return table(["network", "sample gradients", "sparsity", "auto, s", "magnitude, s", "ratio"], rows)
 
 
 def _key(run: Record) -> tuple[str, int | None, int, float]:

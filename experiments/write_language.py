@@ -2,7 +2,14 @@
 
 from experiments.records import RESULTS, Record, read_lines, table
 
-TITLES = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "layerwise": "`layerwise`", "auto": "`auto`, trained"}
+TITLES = {
+    "mp": "MP",
+    "wanda": "Wanda",
+    "sparsegpt": "SparseGPT",
+    "layerwise": "`layerwise`",
+    "auto, quick": "`auto`, quick",
+    "auto": "`auto`, trained",
+}
 
 SHARED = 4.0
 """With a load of so many processes, other runs had a part of the machine: seconds tell nothing."""
@@ -25,7 +32,9 @@ def language_table(name: str = "smollm2-135m", digits: int = 1) -> str:
 
 
 def _key(run: Record) -> tuple[str, str, str]:
-    return run["method"], run["budget"], run.get("given", {}).get("costs", "")
+    given = run.get("given", {})
+    quick = ", quick" if given.get("effort") == "quick" else ""
+    return run["method"] + quick, run["budget"], given.get("costs", "")
 
 
 def _cell(runs: list[Record], column: tuple[bool, float], digits: int) -> str:

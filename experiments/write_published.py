@@ -1,4 +1,4 @@
-"""The paper's algorithm beside the paper's figures, from the recorded runs: two tables of docs/errata.md."""
+"""The paper's algorithm beside the paper's figures, from the recorded runs: three tables of docs/errata.md."""
 
 from statistics import mean, stdev
 
@@ -9,6 +9,7 @@ from experiments.published import COUNTS, DEVIATIONS, KEPT, SIZE
 from experiments.records import RESULTS, read_lines, table
 
 PRESETS = {"cbs-s-published": ("CBS-S", "cbs-s"), "cbs-published": ("CBS", "cbs")}
+OTHERS = {"resnet20": "ResNet20", "cifarnet": "CIFARNet", "mobilenet-0.75": "MobileNetV1 0.75"}
 DEVIATING = {
     "screened": "draws screened",
     "races": "half of the sample, races",
@@ -53,6 +54,22 @@ def counts() -> str:
             )
     head = ["", "sparsity", "the paper", "exact count", "published count", "distance", "of it counts", "left"]
     return table(head, rows)
+
+
+def checkpoints() -> str:
+    """Tabulate how far magnitude and the presets are from the paper on the networks whose checkpoints are others."""
+    rows = []
+    for network, title in OTHERS.items():
+        cells = read_cells(RESULTS, network)
+        for sparsity in PUBLISHED[network]["mp"]:
+            names = {"mp": "mp", **{method: name for method, (_, name) in PRESETS.items()}}
+            values = {method: _values(cells, method, sparsity) for method in names}
+            if all(values.values()):
+                apart = [mean(found.values()) - PUBLISHED[network][names[m]][sparsity] for m, found in values.items()]
+                rows.append(
+                    [title, f"{sparsity:g}", *(f"{each:+.2f}" for each in apart), f"{apart[1] - apart[0]:+.2f}"]
+                )
+    return table(["network", "sparsity", "MP", "CBS-S", "CBS", "CBS-S beyond MP"], rows)
 
 
 def deviations() -> str:

@@ -30,12 +30,12 @@ from experiments.searches_figure import searches_table
 from experiments.structured import structured_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
-from experiments.write_beyond import beside, beyond_tables, overview
-from experiments.write_budgets import budgets_table, short_table
+from experiments.write_beyond import beside, beyond_tables
+from experiments.write_budgets import alone_table, budgets_table, short_table
 from experiments.write_errata import damping_shares, effects
 from experiments.write_goals import goals_table, sweeps_table
 from experiments.write_language import language_table
-from experiments.write_published import counts, deviations
+from experiments.write_published import checkpoints, counts, deviations
 from experiments.write_side import quick_table, resnet50_table, semi_structured_table
 
 TITLES = {"staged": "staged", "mp": "MP", "wf": "WF", "cbs-s": "CBS-S", "cbs": "CBS", "mp+cbs-u": "MP + CBS-U"}
@@ -142,6 +142,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "goals": goals_table,
     "hurried": hurried_table,
     "goals-sweeps": sweeps_table,
+    "errata-checkpoints": checkpoints,
     "errata-deviations": deviations,
     "errata-effects": effects,
     "exact-damping": damping_shares,
@@ -160,7 +161,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "resnet50": resnet50_table,
     "semi-structured": semi_structured_table,
     "readme-paper": paper,
-    "readme-staged": overview,
+    "alone": alone_table,
     "searches": searches_table,
     "structured": structured_table,
     "worth": lambda: worth_tables(read(BENCHMARKS / "worth.json")["cells"]),
