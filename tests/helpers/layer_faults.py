@@ -185,6 +185,13 @@ LAYER_FAULTS = [
         "tests/training/test_pruner.py",
     ),
     Fault(
+        "a candidate of auto without the pattern",
+        "pruning/auto/run.py",
+        "[candidate.within(self.method.pattern) for candidate in candidates(self)]",
+        "list(candidates(self))",
+        "tests/pruning/test_patterns.py",
+    ),
+    Fault(
         "a changed recipe believed",
         "app/trust.py",
         "hmac.compare_digest(given, _signature(key, folder / name))",

@@ -10,6 +10,10 @@ from torch import Tensor, nn
 import brainsurgeon
 from brainsurgeon.engine.layer.patterns import parse_pattern
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events.clock import TimeUp
+from brainsurgeon.pruning.auto.candidates import Candidate
+from brainsurgeon.pruning.auto.found import Found
+from brainsurgeon.pruning.auto.run import AutoRun
 from brainsurgeon.pruning.result import PruningResult
 
 PATTERNS = ["2:4", "1x4", "2x2", "row"]
@@ -20,6 +24,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "cbs": {"num_gradients": 20},
     "gradual": {"max_gradients": 640, "learning_rate": 1e-3, "batch_size": 16},
     "staged": {"max_gradients": 400, "schedule": 2},
+    "auto": {"max_gradients": 640},
 }
 
 
@@ -43,6 +48,48 @@ def test_masks_have_the_pattern_and_the_exact_count(method: str, pattern: str) -
         assert parse_pattern(pattern).feasible(rows, int(rows.sum())), name
         assert not result.model.get_parameter(name)[mask].any()
     assert result.settings["method"]["pattern"]["type"] == "Pattern"
+
+
+@pytest.mark.parametrize("settings", [{"effort": "quick"}, {"max_gradients": 6400}, {"max_seconds": 3.0}])
+def test_every_candidate_of_auto_keeps_to_the_pattern(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[str]()
+    judge = AutoRun._tried
+
+    def tried(run: AutoRun, candidate: Candidate, store: object) -> Found:
+        found = judge(run, candidate, store)
+        seen.append(candidate.name)
+        for name, mask in found.masks.items():
+            rows = mask.flatten(1)
+            assert parse_pattern("2:4").feasible(rows, int(rows.sum())), (candidate.name, name)
+        return found
+
+    monkeypatch.setattr(AutoRun, "_tried", tried)
+    model, data = network()
+    result = brainsurgeon.prune(model, data, 0.5, "auto", pattern="2:4", progress=False, **settings)
+    assert len(seen) >= 2
+    assert str(result.pattern) == "2:4"
+
+
+def test_a_run_whose_time_is_up_at_once_has_the_pattern_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: Any) -> None:
+        raise TimeUp
+
+    monkeypatch.setattr("brainsurgeon.pruning.gradual.method.GradualRun", late)
+    model, data = network()
+    result = brainsurgeon.prune(model, data, 0.5, "gradual", pattern="2:4", max_seconds=5.0, progress=False)
+    assert any("time was up" in note for note in result.notes)
+    for mask in result.masks.values():
+        rows = mask.flatten(1)
+        assert parse_pattern("2:4").feasible(rows, int(rows.sum()))
+
+
+def test_auto_refuses_a_layer_that_cannot_have_the_pattern_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brainsurgeon.pruning.auto.method.AutoRun", None)
+    model, data = network()
+    with pytest.raises(BrainsurgeonError, match=r"layer '0.weight': the pattern 1x3 needs"):
+        brainsurgeon.prune(model, data, 0.5, "auto", pattern="1x3", progress=False)
 
 
 def test_magnitude_in_a_pattern_is_the_lowest_of_every_cell() -> None:

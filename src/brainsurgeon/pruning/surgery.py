@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.distributed import is_first
-from brainsurgeon.engine.budget import as_budget, as_decimal, share_out
+from brainsurgeon.engine.budget import as_decimal, share_out
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event, silent
 from brainsurgeon.events.clock import Clock, TimeUp
@@ -37,6 +38,7 @@ from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, describe, make_method
 from brainsurgeon.pruning.one_shot import Examining, OneExamination, examine_once
 from brainsurgeon.pruning.outcome import Outcome, Start, Task
+from brainsurgeon.pruning.patterns import budget_in
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.samples.batches import Batch, as_seed, cut, is_one_batch, is_tokens, moved, replayable, tensors_of
 
@@ -239,7 +241,8 @@ class Surgery:
         except BadSampleError as error:
             raise error.located(self._given) from error
         except TimeUp:
-            pruned = as_budget(task.shares, self.device).lowest(self.values.abs())
+            budget = budget_in(getattr(method, "pattern", Pattern()), self, task.shares)
+            pruned = budget.lowest(self.values.abs())
             values = self.weights.unflatten(self.values.masked_fill(pruned, 0.0))
             note = "time was up before the method had found anything: the smallest weights were removed"
             return Outcome(self.weights.unflatten(pruned), values, seconds=task.clock.seconds, notes=(note,))

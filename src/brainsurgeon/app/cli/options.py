@@ -198,7 +198,7 @@ OnDiskOption = Annotated[
 PatternOption = Annotated[
     str | None,
     typer.Option(
-        help="The masks allowed: unstructured, row, n:m such as 2:4, or blocks such as 4x4. Not with auto.",
+        help="The masks allowed: unstructured, row, n:m such as 2:4, or blocks such as 4x4.",
         show_default="unstructured",
         rich_help_panel=METHOD,
     ),

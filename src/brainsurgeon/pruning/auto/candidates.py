@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.selection import Magnitude, RecentredSearch, WoodFisher
 from brainsurgeon.engine.update import Joint, Scaled
 from brainsurgeon.network.gradients import mean_squares
@@ -58,6 +59,10 @@ class Candidate:
     name: str
     method: Method
     share: float = 1.0
+
+    def within(self, pattern: Pattern) -> Candidate:
+        """Return the same with masks of a pattern."""
+        return replace(self, method=replace(self.method, pattern=pattern))
 
 
 def candidates(run: AutoRun) -> Iterator[Candidate]:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from brainsurgeon.engine.budget import Share
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.auto.run import AutoRun
 from brainsurgeon.pruning.outcome import Outcome, Task
+from brainsurgeon.pruning.patterns import as_pattern, budget_in, pattern_shares
 from brainsurgeon.samples.batches import Batch
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Auto:
         max_samples: training samples in all, those held out among them.
         repair: "weights" trains the prunable weights alone, "all" biases and normalisation too.
         augment: changes a training batch, drawing from the generator it is given.
+        pattern: "unstructured", "row", n:m such as "2:4", or blocks such as "4x4", which every candidate keeps to.
     """
 
     name: str = "auto"
@@ -49,11 +52,13 @@ class Auto:
     max_samples: int | None = field(default=None, kw_only=True)
     repair: str = field(default="all", kw_only=True)
     augment: Callable[[Batch, torch.Generator], Batch] | None = field(default=None, kw_only=True)
+    pattern: Pattern = field(default_factory=Pattern, kw_only=True)
 
     uses_curvature = True
     uses_data = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", as_pattern(self.pattern))
         if self.effort not in EFFORTS:
             raise BrainsurgeonError(f"effort must be one of {', '.join(EFFORTS)}, got {self.effort!r}")
         if self.max_gradients is not None and (not isinstance(self.max_gradients, int) or self.max_gradients < 1):
@@ -69,11 +74,12 @@ class Auto:
         return EFFORTS[self.effort] if self.max_gradients is None else self.max_gradients
 
     def shares(self, shares: list[Share], sparsity: float, layers: Sequence[Layer]) -> list[Share]:
-        """Return what is to go of which layers: what the budget says."""
-        return shares
+        """Return what is to go of which layers: what the budget says, in the counts that the pattern allows."""
+        return pattern_shares(self.pattern, shares, sparsity, layers)
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Run the candidates on the training samples, and keep the one that the held-out samples like best."""
         if surgery.data is None:
             raise BrainsurgeonError("method 'auto' needs training samples: give data, or take `mp`, which needs none")
+        budget_in(self.pattern, surgery, task.shares)  # what cannot have the pattern is refused before any work
         return AutoRun(self, surgery, task).run()

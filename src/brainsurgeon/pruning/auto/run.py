@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 
-KEPT = ("learning_rate", "weight_decay", "lesson", "mixup")
+KEPT = ("learning_rate", "weight_decay", "lesson", "mixup", "without_pattern")
 """What the record of `auto` keeps of the candidate's own."""
 
 
@@ -75,13 +75,14 @@ class AutoRun:
     def _candidates(self) -> Iterator[Candidate]:
         """Yield the candidates; within a limit each is thought of when those before it are done."""
         if not self.clock.is_limited:
-            chosen = list(candidates(self))
+            chosen = [candidate.within(self.method.pattern) for candidate in candidates(self)]
             names = ", ".join(candidate.name for candidate in chosen)
             self.task.notify(Event("plan", 0, len(chosen), {"candidates": names}))
             yield from chosen
             return
         try:
-            yield from candidates_in_time(self)
+            for candidate in candidates_in_time(self):
+                yield candidate.within(self.method.pattern)
         except TimeUp:
             self.notes.append("time was up before the next candidate was chosen")
 
