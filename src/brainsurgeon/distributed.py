@@ -97,6 +97,11 @@ def broadcast(tensor: Tensor, source: int) -> Tensor:
     return sent.to(tensor.device, tensor.dtype)
 
 
+def agreed(number: float) -> float:
+    """Return the first rank's number, on all of them: what a clock says differs from rank to rank."""
+    return number if world_size() == 1 else float(broadcast(torch.tensor(number, dtype=torch.float64), 0))
+
+
 def gather_rows(tensor: Tensor, counts: Sequence[int]) -> Tensor:
     """Return the rows (entries of the first dimension) of all ranks in their order; rank r has `counts[r]` of them."""
     if world_size() == 1:

@@ -83,6 +83,8 @@ def test_a_step_that_is_recorded_holds_its_passes_twice() -> None:
     plain, recorded = (Footprint(samples=20_000, passing=1000, recorded=recorded) for recorded in (False, True))
     needs = [memory_needs(make_method("gradual"), weights(), MODEL_BYTES, sample) for sample in (plain, recorded)]
     assert needs[1]["passes"] == 2 * needs[0]["passes"]
+    assert "recorded steps" not in needs[0]
+    assert needs[1]["recorded steps"] > 8 * 4 * weights().size
 
 
 def test_gradients_of_every_step_of_a_recurrent_layer_are_counted() -> None:

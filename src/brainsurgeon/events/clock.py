@@ -28,7 +28,8 @@ class Clock:
 
     A step measured inside another is counted under "outer/inner", and not under "outer". `limit` is in seconds from
     now, of which `spent` were used before, by a run that was resumed. Events pass through `notify`, so that silence is
-    noticed.
+    noticed. With `shared` several processes are at one work: none of them may end it by its own time, so `pulse` ends
+    nothing, and they agree on the end where they meet.
     """
 
     counter: Callable[[], float] = staticmethod(time.perf_counter)
@@ -46,6 +47,7 @@ class Clock:
         self.deadline = math.inf if limit is None else self.started + limit - spent
         self._device, self._callback = device, notify
         self._open: list[str] = []
+        self.shared = False
         self._since = 0.0
 
     @contextmanager
@@ -73,7 +75,7 @@ class Clock:
     def pulse(self) -> None:
         """Say that work goes on; end it where its time is up."""
         self.beat()
-        if self.deadline < math.inf and self.left <= 0:
+        if self.is_limited and not self.shared and self.left <= 0:
             raise TimeUp
 
     @property
@@ -108,6 +110,15 @@ class Clock:
             yield
         finally:
             self.deadline = before
+
+    @contextmanager
+    def sharing(self, shared: bool) -> Iterator[None]:
+        """Say for a block whether its end is for several processes to agree on."""
+        before, self.shared = self.shared, shared
+        try:
+            yield
+        finally:
+            self.shared = before
 
     @contextmanager
     def running(self) -> Iterator[None]:

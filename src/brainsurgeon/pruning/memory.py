@@ -53,6 +53,8 @@ COMPARED = 4
 """Copies of a language model's outputs that are there at once where they are compared with a teacher's."""
 RECORDED = 2
 """Passes that are held at once where a step is recorded: the record's, and those of the step it is compared with."""
+COMPARED_VECTORS, WORKSPACES = 16, 64 << 20
+"""Vectors of two states that are compared and of the record's own; what the libraries of a GPU keep for its streams."""
 TAUGHT = 4.5
 """Copies of its features that a training step holds where a teacher has them too, on the way back among others."""
 
@@ -75,6 +77,8 @@ def memory_needs(
         taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
         at_once = (method.batch_size or (8 if sample.tokens else 64)) * (RECORDED if sample.recorded else 1)
         parts["passes"] = int(at_once * (RETURNING * sample.passing + taught))
+        if sample.recorded:
+            parts["recorded steps"] = COMPARED_VECTORS * 4 * weights.size + WORKSPACES
         if method.first_cut is not None:
             first = _layerwise(method.first_cut, weights, sample)
             parts = max(parts, first, key=lambda found: sum(found.values()))
