@@ -155,6 +155,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "layer-growth": growth_table,
     "stories": lambda: language_table("stories15M", 2),
     "memory": memory_table,
+    "memory-cuda": lambda: memory_table("cuda"),
     "forecasts": forecast_table,
     "promises": promises_table,
     "quick": quick_table,
