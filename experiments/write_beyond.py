@@ -16,7 +16,6 @@ from experiments.records import FIGURES, RESULTS, Record, read_runs, table
 TITLES = {
     "mlpnet": "MLPNet (MNIST, dense 93.97)",
     "resnet20": "ResNet20 (CIFAR-10, dense 91.43)",
-    "mobilenet-0.75": "MobileNetV1 0.75 (ImageNet, dense 66.9)",
 }
 CHITA: dict[str, tuple[str, int | None, dict[float, float]]] = {
     "mlpnet": ("CHITA++, tuned on test images", 240_000, {0.5: 96.49, 0.8: 96.53, 0.9: 96.26, 0.95: 95.65, 0.98: 89.3}),
