@@ -232,6 +232,21 @@ def test_where_memory_is_short_rows_are_taken_by_halves(room: int, group: int, m
     assert (max(sizes) > room) == (room < SAMPLES // group)
 
 
+@pytest.mark.parametrize("group", [1, 2])
+def test_rows_whose_passes_are_large_are_taken_a_few_at_a_time(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their weights are: the outputs of layers decide too."""
+    expected = collect(CASES["linear"], SAMPLES // group, group).columns
+    batch_loss, _, (x, y) = prepare(CASES["linear"])
+    kept, sizes = module.kept_by(batch_loss, (x[:group], y[:group])), list[int]()
+    taken = module._in_halves
+    monkeypatch.setattr(module, "PASS_BYTES", {"cpu": 2 * module.PASSED * kept})
+    monkeypatch.setattr(module, "_in_halves", lambda *given: sizes.append(batch_size(given[2])) or taken(*given))
+    found = collect(CASES["linear"], SAMPLES // group, group).columns
+    torch.testing.assert_close(found, expected)
+    assert max(sizes) == 2
+    assert sum(sizes) == SAMPLES // group
+
+
 def test_a_row_that_does_not_fit_alone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(parameters: Any, groups: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("out of memory")

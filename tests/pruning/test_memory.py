@@ -80,11 +80,22 @@ def test_a_training_step_counts_a_teacher_where_samples_are_few() -> None:
 
 
 def test_a_step_that_is_recorded_holds_its_passes_twice() -> None:
-    plain, recorded = (Footprint(samples=20_000, passing=1000, recorded=recorded) for recorded in (False, True))
+    plain, recorded = (Footprint(samples=20_000, passing=1000, on_gpu=on_gpu) for on_gpu in (False, True))
     needs = [memory_needs(make_method("gradual"), weights(), MODEL_BYTES, sample) for sample in (plain, recorded)]
     assert needs[1]["passes"] == 2 * needs[0]["passes"]
     assert "recorded steps" not in needs[0]
     assert needs[1]["recorded steps"] > 8 * 4 * weights().size
+
+
+def test_passes_of_gradients_are_those_that_are_taken_at_once() -> None:
+    """Of groups of samples too; no more than a few where a pass is large."""
+    method = make_method("wf", {"gradient_batch": 16, "num_gradients": 50})
+    small, large = (
+        memory_needs(method, weights(), MODEL_BYTES, Footprint(passing=passing, samples=10_000, on_gpu=True))["passes"]
+        for passing in (1 << 20, 1 << 26)
+    )
+    assert small == 50 * 16 * 3 << 20
+    assert large <= 8 << 30
 
 
 def test_gradients_of_every_step_of_a_recurrent_layer_are_counted() -> None:

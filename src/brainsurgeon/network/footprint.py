@@ -15,7 +15,7 @@ from brainsurgeon.network.along_chain import AlongChain
 from brainsurgeon.network.distillation import watched
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.network.saved import saved
+from brainsurgeon.network.saved import kept_by
 from brainsurgeon.samples.batches import Batch, batch_size, cut, is_one_batch, is_tokens, tensors_of
 
 PROBED = 4
@@ -30,7 +30,8 @@ class Footprint:
     memory already. `linear` names the parameters that are linear maps, None where nobody looked; `tokens` says that
     samples are whole numbers, of which a network makes far more than they are. `featured` are the bytes of the layers'
     outputs that a teacher's are compared with, `steps` those of recurrent layers, and `chain` what there is where
-    blocks are run one after the other. `recorded` says that training steps are recorded, as they are on a GPU.
+    blocks are run one after the other. `on_gpu` says that the work is on a GPU, where more is taken at once and steps
+    of training are recorded.
     """
 
     sample: int = 0
@@ -42,7 +43,7 @@ class Footprint:
     featured: int = 0
     steps: int = 1
     chain: AlongChain = field(default_factory=AlongChain)
-    recorded: bool = False
+    on_gpu: bool = False
 
 
 def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
@@ -56,22 +57,16 @@ def footprint(batch_loss: BatchLoss, batch: Batch, data: Any) -> Footprint:
     steps = [1]
     recurrent = [module for module in batch_loss.model.modules() if isinstance(module, nn.RNNBase)]
     hooks += [module.register_forward_pre_hook(lambda m, x: steps.append(_steps(m, x[0]))) for module in recurrent]
-    first = next(batch_loss.model.parameters())
-    asked = first.requires_grad
     try:
-        first.requires_grad_()
-        with saved(batch_loss.model) as seen:
-            loss = batch_loss(batch)
-        del loss
+        kept = kept_by(batch_loss, batch)
     finally:
-        first.requires_grad_(asked)
         for hook in hooks:
             hook.remove()
     sample = sum(tensor.nbytes for tensor in tensors_of(batch))
     model = batch_loss.model
     linear = frozenset(layer.name for layer in linear_maps(model, [name for name, _ in model.named_parameters()]))
     tokens = is_tokens(batch)
-    passing = -(-sum(seen.values()) // count)
+    passing = -(-kept // count)
     featured = -(-sum(features) // count)
     known = (samples_in(data), is_one_batch(data), linear, tokens, featured, max(steps))
     return Footprint(-(-sample // count), passing, *known)

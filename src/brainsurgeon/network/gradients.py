@@ -20,6 +20,7 @@ from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.checks import bad_sample, check_samples
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.rows import PREFIX, Parameters, Rows, choose_rows
+from brainsurgeon.network.saved import kept_by
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.samples.batches import Batch, batch_size, cut, map_tensors, regroup
 
@@ -27,6 +28,10 @@ CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}
 """Rows taken at once fill at most this much; on a CPU the chunk should stay near its caches."""
 FRESH_BYTES = 256 << 20
 """Memory that is written to between two looks at the clock: the first write to much of it takes seconds."""
+PASS_BYTES = {"cpu": 2 << 30, "cuda": 8 << 30}
+"""What the passes of rows that are taken at once may hold: layers with few weights may have large outputs."""
+PASSED = 3
+"""Copies of what a forward pass keeps that there are on the way back, with the batched rules of `torch.func`."""
 MOST_ROWS = 256
 PROBED = 32
 """Samples at once whose gradient is looked at before any work."""
@@ -143,9 +148,14 @@ def gradient_rows(
         )
     rows, told = choose_rows(batch_loss, parameters, first)
     notes += told
-    filled = 0
-    for groups in itertools.chain([first], chunks):
-        groups = cut(groups, slice(num_gradients - filled))
+    filled, at_once = 0, rows_at_once(kept_by(batch_loss, cut(first, 0)), device.type)
+    parts = (
+        cut(groups, slice(start, start + at_once))
+        for groups in itertools.chain([first], chunks)
+        for start in range(0, batch_size(groups), at_once)
+    )
+    for part in parts:
+        groups = cut(part, slice(num_gradients - filled))
         found = _in_halves(rows, parameters, groups)
         _check_finite(batch_loss, found, groups, filled)
         yield found
@@ -186,6 +196,12 @@ def chunk_rows(size: int, kind: str = "cpu") -> int:
     """Return how many gradients of so many weights are taken at once on a kind of device."""
     fitting = CHUNK_BYTES.get(kind, 48 << 20) // (4 * size)
     return min(MOST_ROWS, 1 << max(fitting, 1).bit_length() - 1)
+
+
+def rows_at_once(kept: int, kind: str = "cpu") -> int:
+    """Return how many gradients are taken at once where the forward pass of one keeps so many bytes."""
+    fitting = PASS_BYTES.get(kind, PASS_BYTES["cpu"]) // (PASSED * max(kept, 1))
+    return 1 << max(fitting, 1).bit_length() - 1
 
 
 def _check_finite(batch_loss: BatchLoss, rows: Parameters, groups: Batch, filled: int) -> None:

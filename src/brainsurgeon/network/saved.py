@@ -8,6 +8,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.samples.batches import Batch
+
 
 @contextmanager
 def saved(module: nn.Module) -> Iterator[dict[int, int]]:
@@ -25,3 +28,17 @@ def saved(module: nn.Module) -> Iterator[dict[int, int]]:
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
         yield seen
+
+
+def kept_by(batch_loss: BatchLoss, batch: Batch) -> int:
+    """Return the bytes that a forward pass of a batch keeps for the way back; what is frozen is asked for it too."""
+    first = next(p for p in batch_loss.model.parameters() if p.is_floating_point() and not p.is_inference())
+    asked = first.requires_grad
+    try:
+        first.requires_grad_()
+        with saved(batch_loss.model) as seen:
+            loss = batch_loss(batch)
+        del loss
+    finally:
+        first.requires_grad_(asked)
+    return sum(seen.values())

@@ -17,7 +17,7 @@ from brainsurgeon.engine.layer.swaps import CANDIDATES
 from brainsurgeon.engine.selection import Magnitude, WoodFisher
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.footprint import Footprint
-from brainsurgeon.network.gradients import chunk_rows
+from brainsurgeon.network.gradients import PASSED, chunk_rows, rows_at_once
 from brainsurgeon.network.streamed_costs import STATE_BYTES
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.auto.candidates import MOST_ENTRIES, ROWS, SMALL
@@ -75,9 +75,9 @@ def memory_needs(
         few = held_out_of(int(min(sample.samples, method.max_samples or MOST_READ))) < ENOUGH
         # Of tokens the outputs are compared, which are as large as the vocabulary; of all else the features.
         taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
-        at_once = (method.batch_size or (8 if sample.tokens else 64)) * (RECORDED if sample.recorded else 1)
+        at_once = (method.batch_size or (8 if sample.tokens else 64)) * (RECORDED if sample.on_gpu else 1)
         parts["passes"] = int(at_once * (RETURNING * sample.passing + taught))
-        if sample.recorded:
+        if sample.on_gpu:
             parts["recorded steps"] = COMPARED_VECTORS * 4 * weights.size + WORKSPACES
         if method.first_cut is not None:
             first = _layerwise(method.first_cut, weights, sample)
@@ -119,7 +119,7 @@ def _one_shot(method: OneShot, weights: PrunableWeights, sample: Footprint) -> d
         return parts | {"masks and vectors": PLAIN_VECTORS * weights.size}
     rows = rows_of(method, weights, sample)
     vectors = SCORED_VECTORS if isinstance(method.selection, Magnitude | WoodFisher) else VECTORS
-    parts["passes"] = max(parts["passes"], _of_rows(weights, rows, sample))
+    parts["passes"] = max(parts["passes"], _of_rows(weights, rows, sample, method.gradient_batch))
     return parts | _fisher(weights, rows, method.dtype, method.blocks) | {"masks and vectors": vectors * weights.size}
 
 
@@ -135,10 +135,11 @@ def rows_of(method: OneShot | Staged, weights: PrunableWeights, sample: Footprin
     return min(rows_for(weights.size), _drawn(method, sample))
 
 
-def _of_rows(weights: PrunableWeights, rows: int, sample: Footprint) -> int:
+def _of_rows(weights: PrunableWeights, rows: int, sample: Footprint, group: int = 1) -> int:
     """Return what the passes hold for gradients that are taken at once; a recurrent layer has one for every step."""
-    at_once = min(rows, chunk_rows(weights.size))
-    return int(at_once * (3 * sample.passing + UNSUMMED * (sample.steps - 1) * 4 * weights.size))
+    kind, kept = "cuda" if sample.on_gpu else "cpu", group * sample.passing
+    at_once = min(rows, chunk_rows(weights.size, kind), rows_at_once(kept, kind))
+    return int(at_once * (PASSED * kept + UNSUMMED * (sample.steps - 1) * 4 * weights.size))
 
 
 def _layerwise(method: Layerwise, weights: PrunableWeights, sample: Footprint) -> dict[str, int]:

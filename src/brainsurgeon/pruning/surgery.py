@@ -126,7 +126,7 @@ class Surgery:
                 long = is_tokens(batch) and tensors_of(batch)[0][:1].numel() >= LONG  # of these one will do
                 batch = moved(cut(batch, slice(1)) if long else batch, self.device)
                 found = footprint(self.batch_loss, batch, self.data)
-                return replace(found, chain=self._along_blocks.chain, recorded=self.device.type == "cuda")
+                return replace(found, chain=self._along_blocks.chain, on_gpu=self.device.type == "cuda")
         except Exception:  # a user's model, loss and data may raise anything: the run will say it in words
             return Footprint(samples=samples_in(self.data), resident=False)
         return Footprint(samples=samples_in(self.data), resident=False)
