@@ -120,6 +120,13 @@ FAULTS = [
         "tests/engine/curvature/test_compensation.py",
     ),
     Fault(
+        "what the whole inverse gives on P not taken back",
+        "engine/curvature/kept_rows.py",
+        "(free - self._times(self.inverse(), back))",
+        "free",
+        "tests/engine/curvature/test_kept_rows.py",
+    ),
+    Fault(
         "stiffness left out of γ",
         "engine/selection/pool.py",
         "stiffness * quadratic.gamma(",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import indices_of, mask_of
 
-from brainsurgeon.engine.curvature import Gram, gram
+from brainsurgeon.engine.curvature import Gram
 from brainsurgeon.errors import BrainsurgeonError
 
 SHAPES = [(1, 4, 3), (2, 4, 3), (4, 4, 3), (3, 3, 1), (1, 1, 5)]
@@ -94,20 +94,6 @@ def test_rows_that_keep_all_some_one_and_none_are_solved_together() -> None:
     found = curvature.compensate(pruned, torch.where(pruned, -torch.from_numpy(w), 0.0))
     assert_close(found, reference.obs_step(H, w, P))
     assert_close(curvature.inverse_diagonal(~pruned), kept_inverse_diagonal(H, indices_of(~pruned)))
-
-
-@pytest.mark.parametrize("limit", [1, 8 * 9, 8 * 9 * 4])
-def test_however_few_rows_fit_into_memory_the_answers_are_the_same(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    curvature = build(2, 6, 5)
-    w, a = torch.from_numpy(vector(30)), torch.from_numpy(vector(30, 3))
-    pruned = torch.from_numpy(np.random.default_rng(5).random(30) < 0.5)
-    batches = len(list(curvature._systems((~pruned).view(6, 5))))
-    whole = [*curvature.moves(pruned, torch.where(pruned, -w, 0.0), [a]), curvature.inverse_diagonal(~pruned)]
-    monkeypatch.setitem(gram.SYSTEM_BYTES, "cpu", limit)
-    assert len(list(curvature._systems((~pruned).view(6, 5)))) > batches == 1
-    parts = [*curvature.moves(pruned, torch.where(pruned, -w, 0.0), [a]), curvature.inverse_diagonal(~pruned)]
-    for one, other in zip(whole, parts, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_inputs_that_are_always_zero_cost_their_damping_alone() -> None:

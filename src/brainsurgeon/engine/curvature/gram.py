@@ -8,20 +8,15 @@ one another. λ is relative: ā is the mean of A's diagonal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from brainsurgeon.engine.curvature.kept_rows import KeptRows
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.events.clock import pulse
-
-SYSTEM_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
-"""Rows are solved in batches whose matrices fill at most this much: on a CPU a second or so of work."""
-
-System = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 @dataclass
@@ -107,14 +102,10 @@ class Gram:
     def inverse_diagonal(self, kept: Tensor | None = None) -> Tensor:
         """[H⁻¹]_ii or, with some weights gone, [H_SS⁻¹]_ii on the kept S (and 1 elsewhere)."""
         if kept is None or bool(kept.all()):
-            inverse = torch.cholesky_inverse(self._lower).diagonal(dim1=1, dim2=2)[self._group]
+            inverse = self._inverse.diagonal(dim1=1, dim2=2)[self._group]
             return (inverse / self.scales.unsqueeze(1)).reshape(-1)
-        result = torch.ones(self.scales.numel(), self.inputs, dtype=torch.float64, device=kept.device)
-        for rows, places, valid, lower in self._systems(self._rows(kept)):
-            inverse = _inverse_diagonal(lower) / self.scales[rows].unsqueeze(1)
-            line = rows.unsqueeze(1).expand_as(places)
-            result[line[valid], places[valid]] = inverse[valid]
-        return result.reshape(-1)
+        inverse = self._kept_rows(kept).inverse_diagonal() / self.scales.unsqueeze(1)
+        return torch.where(self._rows(kept), inverse, 1.0).reshape(-1)
 
     def compensate(self, pruned: Tensor, step: Tensor, linear: Tensor | None = None) -> Tensor:
         """Return the best d with d = `step` on P (CBS-U): H_SS d_S = −H_SP d_P − a_S, row by row."""
@@ -125,47 +116,19 @@ class Gram:
         """Return the best d with d = `step` on P and, for each slope a, the step −H_SS⁻¹a_S: one factor for all."""
         full = torch.where(pruned, step, 0.0)
         forces = [self._times(self._rows(full)), *(self._rows(a) / self.scales.unsqueeze(1) for a in slopes)]
-        repair, *newtons = self._solve(forces, self._systems(self._rows(~pruned)))
-        return [full + repair.reshape(-1), *(newton.reshape(-1) for newton in newtons)]
+        repair, *newtons = self._kept_rows(~pruned).solve(forces)
+        return [full - repair.reshape(-1), *(-newton.reshape(-1) for newton in newtons)]
 
-    def _solve(self, forces: list[Tensor], systems: Iterable[System]) -> list[Tensor]:
-        """Return −(A + λāI)_SS⁻¹f_S for each force, row by row; 0 on P."""
-        results = [torch.zeros_like(force) for force in forces]
-        for rows, places, valid, lower in systems:
-            b = torch.stack([torch.where(valid, -force[rows].gather(1, places), 0.0) for force in forces], 2)
-            # Two triangular solves: for batches on a GPU far faster than cholesky_solve.
-            half = torch.linalg.solve_triangular(lower, b, upper=False)
-            solutions = torch.linalg.solve_triangular(lower.mT, half, upper=True)
-            line = rows.unsqueeze(1).expand_as(places)[valid]
-            for number, result in enumerate(results):
-                result[line, places[valid]] = solutions[..., number][valid]
-        return results
+    def _kept_rows(self, kept: Tensor) -> KeptRows:
+        return KeptRows(self._damped, lambda: self._inverse, self._factor, self._rows(kept))
 
     @cached_property
     def _lower(self) -> Tensor:
         return self._factor(self._damped)
 
-    def _systems(self, kept: Tensor) -> Iterator[System]:
-        """Yield (rows, places, valid, L) in batches: LLᵀ = A + λāI on the kept inputs of each row, padded by ones.
-
-        Rows are taken in the order of what they keep, so that little is padding.
-        """
-        counts = kept.sum(1)
-        order = counts.argsort(descending=True)
-        order = order[counts[order] > 0]
-        start, room = 0, SYSTEM_BYTES.get(kept.device.type, 256 << 20)
-        while start < order.numel():
-            pulse()
-            widest = int(counts[order[start]])
-            rows = order[start : start + max(1, room // (8 * widest * self.inputs))]
-            start += rows.numel()
-            places = kept[rows].to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :widest]
-            valid = kept[rows].gather(1, places)
-            group = self._group[rows].view(-1, 1, 1)
-            systems = self._damped[group, places.unsqueeze(2), places.unsqueeze(1)]
-            systems *= valid.unsqueeze(1) * valid.unsqueeze(2)
-            systems.diagonal(dim1=1, dim2=2).add_((~valid).double())
-            yield rows, places, valid, self._factor(systems)
+    @cached_property
+    def _inverse(self) -> Tensor:
+        return torch.cholesky_inverse(self._lower)
 
     def _factor(self, systems: Tensor) -> Tensor:
         lower, info = torch.linalg.cholesky_ex(systems)
@@ -175,9 +138,3 @@ class Gram:
                 "inputs are not finite, or the damping is too small (1e-6 and more works in float64)"
             )
         return lower
-
-
-def _inverse_diagonal(lower: Tensor) -> Tensor:
-    """[(LLᵀ)⁻¹]_ii = ‖L⁻¹e_i‖² for each of a batch of factors."""
-    half = torch.linalg.solve_triangular(lower, torch.eye(lower.shape[1]).to(lower), upper=False)
-    return half.square().sum(1)
