@@ -97,6 +97,7 @@ def test_without_a_group_all_are_identities() -> None:
     assert distributed.shard_sizes(5) == [5]
     assert distributed.sum_over_ranks(tensor) is tensor
     assert distributed.broadcast(tensor, 0) is tensor
+    assert distributed.agreed(0.1) == 0.1
     assert distributed.gather_rows(tensor, [3]) is tensor
     assert distributed.gather_words(["a", "b"]) == ["a", "b"]
     distributed.barrier()

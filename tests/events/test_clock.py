@@ -76,6 +76,18 @@ def test_a_pulse_after_the_deadline_ends_the_work(now: list[float]) -> None:
         clock.pulse()
 
 
+def test_a_pulse_ends_nothing_that_several_processes_share(now: list[float]) -> None:
+    clock = Clock(limit=10.0)
+    now[0] += 11
+    with clock.sharing(True):
+        clock.pulse()
+        with clock.sharing(False), pytest.raises(TimeUp):
+            clock.pulse()
+        clock.pulse()
+    with pytest.raises(TimeUp):
+        clock.pulse()
+
+
 def test_a_step_may_have_less_time_than_the_run(now: list[float]) -> None:
     clock = Clock(limit=10.0)
     with clock.within(2.0):

@@ -148,15 +148,15 @@ MODEL_FAULTS = [
     Fault(
         "a search begun for which there is no time",
         "pruning/auto/candidates.py",
-        "if SEARCH_PASSES * seconds_a_sample(",
-        "if 0 * seconds_a_sample(",
+        "passes = SEARCH_PASSES * seconds_a_sample(",
+        "passes = 0 * seconds_a_sample(",
         "tests/pruning/auto",
     ),
     Fault(
         "gradients of a candidate that do not fit in memory",
         "pruning/auto/candidates.py",
-        "return min(ROWS, run.samples.size, MOST_ENTRIES // size, int(fitting))",
-        "return min(ROWS, run.samples.size, int(fitting))",
+        "return min(ROWS, run.samples.size, MOST_ENTRIES // size, int(agreed(fitting)))",
+        "return min(ROWS, run.samples.size, int(agreed(fitting)))",
         "tests/pruning/auto",
     ),
     Fault(

@@ -50,6 +50,27 @@ TRAINING_FAULTS = [
         f"{GRADUAL}/test_recorded.py",
     ),
     Fault(
+        "every part of a shared batch weighed alike",
+        "pruning/gradual/ranks.py",
+        "sum_over_ranks(numbers * self.weight)",
+        "sum_over_ranks(numbers / world_size())",
+        f"{GRADUAL}/test_ranks.py",
+    ),
+    Fault(
+        "running statistics that every rank keeps for itself",
+        "pruning/gradual/ranks.py",
+        "            buffer.copy_(mean.view_as(buffer))\n",
+        "            pass\n",
+        f"{GRADUAL}/test_ranks.py",
+    ),
+    Fault(
+        "a rank that ends training by its own clock",
+        "pruning/gradual/loop.py",
+        "by_time = agreed((time.monotonic() - self._begun) / max(self.deadline - self._begun, 1e-9))",
+        "by_time = (time.monotonic() - self._begun) / max(self.deadline - self._begun, 1e-9)",
+        f"{GRADUAL}/test_ranks.py",
+    ),
+    Fault(
         "a layer lost as a whole",
         "pruning/layerwise/allocate.py",
         "min(size - 1, math.floor(most * size))",
@@ -73,8 +94,8 @@ TRAINING_FAULTS = [
     Fault(
         "running means of losses that forget too much",
         "network/distillation.py",
-        "else other]), 1 - REMEMBERED)",
-        "else other]), REMEMBERED)",
+        "else other])), 1 - REMEMBERED)",
+        "else other])), REMEMBERED)",
         "tests/network/test_distillation.py",
     ),
     Fault(

@@ -40,13 +40,19 @@ class Lesson:
     while_better: bool = False
 
 
+def _as_it_is(numbers: Tensor) -> Tensor:
+    return numbers
+
+
 class Trust:
     """Whether the dense network still does better than the student, by running means of their losses.
 
-    A device is asked only every `ASKED` steps; while the student is ahead the dense network is not run at all.
+    A device is asked only every `ASKED` steps; while the student is ahead the dense network is not run at all. Where a
+    batch is shared out, `mean` makes the losses of the whole batch of those of a part.
     """
 
     def __init__(self) -> None:
+        self.mean: Callable[[Tensor], Tensor] = _as_it_is
         self.losses: Tensor | None = None  # the student's, the dense network's
         self.steps, self.listens = 0, True
 
@@ -58,9 +64,9 @@ class Trust:
         own = student.detach().float()  # means in half precision would stick
         other = None if dense is None else dense.float()
         if self.losses is None:
-            self.losses = torch.stack([own, own if other is None else other])
+            self.losses = self.mean(torch.stack([own, own if other is None else other]))
         else:
-            self.losses.lerp_(torch.stack([own, self.losses[1] if other is None else other]), 1 - REMEMBERED)
+            self.losses.lerp_(self.mean(torch.stack([own, self.losses[1] if other is None else other])), 1 - REMEMBERED)
         return self._ahead().to(student.dtype)
 
     def count(self) -> None:

@@ -94,4 +94,4 @@ class Outcome:
     record: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     examined: Examined | None = None
-    measure: Callable[[nn.Module], float] | None = None
+    measure: Callable[[nn.Module], float | None] | None = None

@@ -80,6 +80,6 @@ def test_a_rank_that_dies_ends_the_other_in_words(tmp_path: Path) -> None:
 def test_a_method_that_shares_nothing_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     check_methods(["mp"])  # one process
     monkeypatch.setattr("brainsurgeon.distributed.world_size", lambda: 2)
-    check_methods(["layerwise", "wanda"])
+    check_methods(["layerwise", "wanda", "gradual", "auto"])
     with pytest.raises(BrainsurgeonError, match="'mp' does not share its work out among 2"):
         check_methods(["mp"])

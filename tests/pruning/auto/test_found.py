@@ -8,7 +8,7 @@ from cases import seeded
 from stores import Parts
 from torch import nn
 
-from brainsurgeon.pruning.auto.found import Found, load_found, save_found
+from brainsurgeon.pruning.auto.found import Found, first_found, load_found, save_found
 
 
 def network() -> nn.Module:
@@ -55,3 +55,10 @@ def test_a_cut_made_of_it_has_weights_of_its_own() -> None:
     assert torch.equal(cut.values["0.weight"], candidate.model[0].weight)
     cut.values["0.weight"].zero_()
     assert candidate.model[0].weight.any()
+
+
+def test_alone_what_was_found_is_what_there_is() -> None:
+    """Two ranks are in `tests/pruning/gradual/test_ranks.py`."""
+    found = Found(0.5, 3, {}, nn.Linear(2, 2))
+    assert first_found(found, nn.Linear(2, 2), []) is found
+    assert first_found(None, nn.Linear(2, 2), []) is None

@@ -11,7 +11,8 @@ from brainsurgeon.engine.layer.patterns import Pattern, parse_pattern
 from brainsurgeon.engine.layer.solve import Effort, LayerProblem, solve_layer
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.pruning.layerwise import ranks
-from brainsurgeon.pruning.layerwise.ranks import agreed_groups, check_ranks, own_share, owners, solve_group
+from brainsurgeon.pruning.layerwise.ranks import agreed_groups, check_ranks, owners, solve_group
+from brainsurgeon.pruning.ranks import own_share
 
 
 def layers(*sizes: int) -> list[LinearMap]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from brainsurgeon.distributed import agreed
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.selection import Magnitude, RecentredSearch, WoodFisher
 from brainsurgeon.engine.update import Joint, Scaled
@@ -97,7 +98,8 @@ def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
         search = _by_fisher(rows, (), JUDGED)
         yield Candidate("mp+cbs-u", replace(search, selection=Magnitude(), name="mp+cbs-u"), 0.4)
         share = 0.3 if trains else 0.5
-        if SEARCH_PASSES * seconds_a_sample(run.surgery.batch_loss, run.held_out[0]) < share * run.task.clock.left:
+        passes = SEARCH_PASSES * seconds_a_sample(run.surgery.batch_loss, run.held_out[0])
+        if agreed(passes < share * run.task.clock.left):
             yield Candidate("cbs", search, share)  # from the same gradients
         else:
             run.notes.append("there is no time for the search of cbs, which is left out")
@@ -135,7 +137,7 @@ def _is_hurried(run: AutoRun) -> bool:
     if run.cut is None or not run.task.clock.is_limited:
         return False
     epoch = 3 * run.samples.size * seconds_a_sample(run.surgery.batch_loss, run.held_out[0])
-    return run.task.clock.left < HURRIED * epoch
+    return bool(agreed(run.task.clock.left < HURRIED * epoch))
 
 
 def _rows_in_time(run: AutoRun, share: float) -> int:
@@ -148,7 +150,7 @@ def _rows_in_time(run: AutoRun, share: float) -> int:
     kept = max(0.1, 1 - run.task.total / size)
     algebra = 2 * 3 * kept * size / _flops()  # for K² of it: Gram matrices of the kept weights, for each rival
     fitting = (math.sqrt(each**2 + 4 * algebra * max(seconds, 0.0)) - each) / (2 * algebra)
-    return min(ROWS, run.samples.size, MOST_ENTRIES // size, int(fitting))
+    return min(ROWS, run.samples.size, MOST_ENTRIES // size, int(agreed(fitting)))
 
 
 def _samples_in_time(run: AutoRun, share: float, passing: float) -> int:
@@ -159,10 +161,10 @@ def _samples_in_time(run: AutoRun, share: float, passing: float) -> int:
     left = run.task.clock.left
     maps = linear_maps(run.surgery.original, run.surgery.weights.names)
     work = sum(layer.weight.numel() * layer.rows(layer.weight).shape[-1] for layer in maps)
-    seconds = min(passing * left, share * left - LAYER_WORK * work / _flops())
+    seconds = agreed(min(passing * left, share * left - LAYER_WORK * work / _flops()))
     if seconds <= 0:
         return 0
-    fitting = int(seconds / (LAYER_PASSES * seconds_a_sample(run.surgery.batch_loss, run.held_out[0])))
+    fitting = int(seconds / (LAYER_PASSES * agreed(seconds_a_sample(run.surgery.batch_loss, run.held_out[0]))))
     return 0 if fitting < LEAST_ROWS else min(Layerwise().max_samples, fitting)
 
 

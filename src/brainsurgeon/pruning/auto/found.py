@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import agreed, broadcast, world_size
 from brainsurgeon.pruning.outcome import Outcome
 
 
@@ -48,6 +49,25 @@ def load_found(store: Any, model: nn.Module) -> Found | None:
             own.copy_(stored[f"model/{name}"])
     masks = {name.removeprefix("mask/"): mask for name, mask in stored.items() if name.startswith("mask/")}
     return Found(told["loss"], told["gradients"], masks, model, tuple(told["notes"]), told["record"])
+
+
+def first_found(found: Found | None, model: nn.Module, masks: Iterable[str]) -> Found | None:
+    """Return what the first rank has found by itself, on all ranks, with its weights in a model of each; None if none.
+
+    For methods that share nothing out: their ranks do the same work, but need not end it by the same clock.
+    """
+    if world_size() == 1:
+        return found
+    if not agreed(found is not None):
+        return None
+    if found is None:
+        empty = {name: torch.zeros_like(model.get_parameter(name), dtype=torch.bool) for name in masks}
+        found = Found(0.0, 0, empty, model)
+    with torch.no_grad():
+        for own in _tensors(found.model).values():
+            own.copy_(broadcast(own.detach().clone(), 0))
+    sent = {name: broadcast(found.masks[name].clone(), 0) for name in masks}
+    return replace(found, loss=agreed(found.loss), gradients=int(agreed(found.gradients)), masks=sent)
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

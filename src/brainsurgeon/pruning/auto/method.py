@@ -20,6 +20,7 @@ from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.auto.run import AutoRun
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, budget_in, pattern_shares
+from brainsurgeon.pruning.ranks import one_time
 from brainsurgeon.samples.batches import Batch
 
 if TYPE_CHECKING:
@@ -82,4 +83,5 @@ class Auto:
         if surgery.data is None:
             raise BrainsurgeonError("method 'auto' needs training samples: give data, or take `mp`, which needs none")
         budget_in(self.pattern, surgery, task.shares)  # what cannot have the pattern is refused before any work
-        return AutoRun(self, surgery, task).run()
+        with one_time(task.clock):
+            return AutoRun(self, surgery, task).run()

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from brainsurgeon.distributed import agreed, check_same, is_first, world_size
 from brainsurgeon.events import Event, Value
 from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
 from brainsurgeon.network.distillation import held_out_distance
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.pruning.auto.candidates import Candidate, candidates, candidates_in_time
-from brainsurgeon.pruning.auto.found import Found, load_found, save_found
+from brainsurgeon.pruning.auto.found import Found, first_found, load_found, save_found
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.judging import ENOUGH, affordable
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
-from brainsurgeon.samples.batches import batch_size
+from brainsurgeon.pruning.ranks import agreed_part, check_alike, mean_of_shares
+from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.samples.held_out import TrainingSamples
 
 if TYPE_CHECKING:
@@ -40,7 +43,9 @@ class AutoRun:
     def __init__(self, method: Auto, surgery: Surgery, task: Task):
         self.method, self.surgery, self.task, self.clock = method, surgery, task, task.clock
         self.samples = TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
-        self.held_out = affordable(surgery.batch_loss, self.samples.held_out(), task.clock)
+        check_alike(surgery.original, self.samples.everything())
+        held_out = self.samples.held_out()
+        self.held_out = agreed_part(affordable(surgery.batch_loss, held_out, task.clock), held_out)
         check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
         self.notes = list(check_separate(surgery.batch_loss, self.held_out[0], group=0))
@@ -51,7 +56,7 @@ class AutoRun:
         self.losses: dict[str, float] = {}
         self.gradients = 0
         self.cut: Found | None = None
-        self.before = measured_loss(surgery.batch_loss.model, surgery.loss, self.held_out, surgery.device)
+        self.before = self._measured(surgery.batch_loss.model)
 
     def run(self) -> Outcome:
         """Try the candidates; write the best one's model into the task's."""
@@ -90,20 +95,30 @@ class AutoRun:
         """Return what a candidate found, or had found before the run was resumed; None where time is up."""
         store, name = self.task.store, candidate.name.replace(", ", "-")
         kept = store.child(f"{name}-found") if store else None
-        if kept is not None and (before := load_found(kept, copy.deepcopy(self.task.model))) is not None:
+        before = None if kept is None else load_found(kept, copy.deepcopy(self.task.model))
+        check_same(torch.tensor(before is not None), "stored candidates", "let all of them read the same folder")
+        if before is not None:
             return before
-        if self.clock.left <= 0:
+        if agreed(self.clock.left <= 0):
             self.notes.append(f"time was up before {candidate.name} was tried")
             return None
-        try:
-            with self.clock.within(candidate.share * self.clock.left):
-                found = self._tried(candidate, store.child(name) if store else None)
-        except TimeUp:
+        found = self._in_time(candidate, store.child(name) if store else None)
+        if not isinstance(candidate.method, Layerwise | Gradual):
+            found = first_found(found, copy.deepcopy(self.task.model), self.surgery.weights.names)
+        if found is None:
             self.notes.append(f"{candidate.name} was left out: its time was up before it had found anything")
-            return None
-        if kept is not None:
+        elif kept is not None and is_first():
             save_found(kept, found)
         return found
+
+    def _in_time(self, candidate: Candidate, store: object) -> Found | None:
+        """Return what a candidate finds; one that shares nothing out is run by every rank for itself, by its clock."""
+        together = isinstance(candidate.method, Layerwise | Gradual) and self.clock.shared
+        try:
+            with self.clock.sharing(together), self.clock.within(candidate.share * self.clock.left):
+                return self._tried(candidate, store if together or is_first() else None)
+        except TimeUp:
+            return None
 
     def _tried(self, candidate: Candidate, store: object) -> Found:
         """Run one candidate on the training samples, and judge the model that it found."""
@@ -121,16 +136,26 @@ class AutoRun:
         record = {key: value for key, value in outcome.record.items() if key in KEPT}
         gradients = int(outcome.record.get("sample_gradients", 0))
         with self.clock.unlimited():
-            loss = self._judge(model)
+            loss = self._judge(model, self.clock.shared)
         return Found(loss, gradients, dict(outcome.masks), model, outcome.notes, record)
 
-    def _judge(self, model: nn.Module) -> float:
+    def _judge(self, model: nn.Module, shared: bool) -> float:
         """Return what the held-out samples say: the loss or, where they are few, the distance from the dense."""
+        surgery, outputs = self.surgery, self.outputs
+
+        def judged(some: list[Batch]) -> float | None:
+            if self.few and outputs is not None:
+                return held_out_distance(model, surgery.batch_loss.model, outputs, some)
+            return measured_loss(model, surgery.loss, some, surgery.device)
+
         with self.clock.measure("held-out"):
-            if self.few and self.outputs is not None:
-                return held_out_distance(model, self.surgery.batch_loss.model, self.outputs, self.held_out)
-            loss = measured_loss(model, self.surgery.loss, self.held_out, self.surgery.device)
+            loss = mean_of_shares(judged, self.held_out) if shared else judged(self.held_out)
         return math.inf if loss is None else loss
+
+    def _measured(self, model: nn.Module) -> float | None:
+        """Return the mean loss on the held-out samples; every rank takes some of them."""
+        surgery = self.surgery
+        return mean_of_shares(lambda some: measured_loss(model, surgery.loss, some, surgery.device), self.held_out)
 
     def _outcome(self, name: str, best: Found) -> Outcome:
         self.task.model.load_state_dict(best.model.state_dict())
@@ -153,5 +178,6 @@ class AutoRun:
             self.before,
             seconds=self.clock.seconds,
             record=record | best.record,
-            notes=notes,
+            notes=notes if is_first() else (),
+            measure=self._measured if world_size() > 1 else None,
         )

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import agreed, world_size
 from brainsurgeon.engine.budget import Budget
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.network.distillation import Teacher
+from brainsurgeon.pruning.gradual.ranks import Shares, send_round
 from brainsurgeon.pruning.gradual.recorded import recorded
 from brainsurgeon.pruning.gradual.step import Step, load_optimizer, optimizer_state, set_rate
 from brainsurgeon.pruning.gradual.student import Student
@@ -25,6 +27,10 @@ DECAY = 0.1
 """The weight decay where samples are many."""
 TOLD = 1.0
 """Seconds between two events of training."""
+
+
+class DivergedError(BrainsurgeonError):
+    """Training has led to numbers that are not finite; all ranks notice it at the same step."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class Training:
     deadline: float = math.inf
     checkpoint: Callable[[dict[str, Tensor], int], None] | None = None
     records: bool = True
-    """Whether a GPU may record a step's kernels and play them again."""
+    """Whether a GPU may record a step's kernels and play them again; several ranks have to talk within a step."""
     gone: tuple[int, ...] = ()
     """How many weights of each group of the budget are pruned already."""
     samples: int = 0
@@ -121,10 +127,9 @@ class Training:
         with self.teacher.watching(self.student.model) as value, _fast_products():
             if tensors is not None:
                 self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
-            outputs = Outputs(self.student.model, self.teacher)
-            take = recorded(Step(self.student, self.teacher.trust, optimizer, value, outputs), self.records)
+            take = self._step(optimizer, value)
+            share = self._share(step)
             for batch in self.batches(start):
-                share = self._share(step)
                 if step >= self.steps or share >= 1:
                     break
                 set_rate(optimizer, self.rate * self.plan.rate(share))
@@ -145,7 +150,18 @@ class Training:
             self._cut(1.0, cut_at, step)
         self.student.settle()
         self._check_finite(step)
+        send_round(self.student)
         return step
+
+    def _step(
+        self, optimizer: torch.optim.Optimizer, value: Callable[[Batch, Callable[[], Any]], Tensor]
+    ) -> Callable[[Batch], Tensor]:
+        """Return what takes a step on a batch, of which every rank does its part."""
+        shares = Shares.of(self.student.model)
+        self.teacher.trust.mean = shares.mean
+        outputs = Outputs(self.student.model, self.teacher)
+        step = Step(self.student, self.teacher.trust, optimizer, value, outputs, shares)
+        return recorded(step, self.records and world_size() == 1)
 
     def _state(self, optimizer: torch.optim.Optimizer, share: float) -> dict[str, Tensor]:
         reached = {"share": torch.tensor(share, dtype=torch.float64), "trust": self.teacher.trust.state()}
@@ -156,7 +172,7 @@ class Training:
         by_steps = step / self.steps
         if self.deadline == math.inf:
             return by_steps
-        by_time = (time.monotonic() - self._begun) / max(self.deadline - self._begun, 1e-9)
+        by_time = agreed((time.monotonic() - self._begun) / max(self.deadline - self._begun, 1e-9))
         return max(by_steps, self._gone_by + (1 - self._gone_by) * by_time)
 
     def _check_finite(self, step: int) -> None:
@@ -164,8 +180,8 @@ class Training:
         if not bool(finite.all()):  # a device is waited for once
             raise self._diverged(step)
 
-    def _diverged(self, step: int) -> BrainsurgeonError:
-        return BrainsurgeonError(
+    def _diverged(self, step: int) -> DivergedError:
+        return DivergedError(
             f"training diverged by step {step} with the learning rate {self.rate:g}: give a lower learning_rate"
         )
 

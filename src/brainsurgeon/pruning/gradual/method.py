@@ -21,6 +21,7 @@ from brainsurgeon.pruning.gradual.run import GradualRun
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, is_free, pattern_shares
+from brainsurgeon.pruning.ranks import one_time
 from brainsurgeon.samples.batches import Batch
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Gradual:
 
     def run(self, surgery: Surgery, task: Task) -> Outcome:
         """Find a learning rate, train with cuts in between, and tell what came out."""
-        return GradualRun(self, surgery, task).run()
+        with one_time(task.clock):
+            return GradualRun(self, surgery, task).run()
 
     def lesson(self, few: bool, normalised: bool) -> Lesson:
         """Return what the steps minimise, with few samples held out or many, and with normalised features or none."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.distributed import agreed, check_same, is_first, world_size
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
@@ -22,11 +23,12 @@ from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.finish import measured_loss
-from brainsurgeon.pruning.gradual.loop import Training
+from brainsurgeon.pruning.gradual.loop import DivergedError, Training
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.judging import ENOUGH, affordable
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import budget_in
+from brainsurgeon.pruning.ranks import agreed_part, check_alike, mean_of_shares
 from brainsurgeon.samples.batches import Batch, is_tokens, regroup
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
@@ -59,7 +61,10 @@ class GradualRun:
             raise BrainsurgeonError(f"method {method.name!r} needs training samples: give data (only `mp` needs none)")
         self.method, self.surgery, self.task = method, surgery, task
         self.samples = task.samples or TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
-        self.held_out = affordable(surgery.batch_loss, self.samples.held_out(), task.clock)
+        if task.samples is None:  # else whoever split them has looked
+            check_alike(surgery.original, self.samples.everything())
+        held_out = self.samples.held_out()
+        self.held_out = agreed_part(affordable(surgery.batch_loss, held_out, task.clock), held_out)
         check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
         self.few = self.samples.held < ENOUGH
@@ -91,11 +96,13 @@ class GradualRun:
 
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
-        method, surgery, clock = self.method, self.surgery, self.task.clock
-        before = measured_loss(self.dense, surgery.loss, self.held_out, surgery.device)
+        method, clock = self.method, self.task.clock
+        before = self._measured(self.dense)
         stored = self.task.store.load_part(0) if self.task.store else None
+        reached = torch.tensor(-1.0 if stored is None else float(stored["step"]))
+        check_same(reached, "stored states", "let all of them read the same folder")
         if stored is None:
-            rate = method.learning_rate or self.find_rate()
+            rate = method.learning_rate or agreed(self.find_rate())
             stored = self._stored(rate, self.gradients, 0)
             self._save(stored)
         rate, searched = float(stored["rate"]), int(stored["searched"])
@@ -123,7 +130,8 @@ class GradualRun:
                 "training_samples": self.samples.size,
                 "held_out_samples": self.samples.held,
             },
-            notes=tuple(self.notes),
+            notes=tuple(self.notes) if is_first() else (),
+            measure=self._measured if world_size() > 1 else None,
         )
 
     def _network(self) -> nn.Module:
@@ -168,7 +176,7 @@ class GradualRun:
     def _hurried(self, tries: int) -> bool:
         """Say whether a limit of time leaves none for another try; the first is always made."""
         begun, seconds = self.span
-        return bool(tries) and time.monotonic() - begun > SEARCHED * seconds * tries / (tries + 1)
+        return bool(tries) and bool(agreed(time.monotonic() - begun > SEARCHED * seconds * tries / (tries + 1)))
 
     def find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
@@ -198,7 +206,7 @@ class GradualRun:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""
         try:
             return self._held_loss(self._train(steps, rate, deadline))
-        except BrainsurgeonError:
+        except DivergedError:  # any other error may be of one rank alone
             return math.inf
 
     def _train(self, steps: int, rate: float, deadline: float, stored: dict[str, Tensor] | None = None) -> Student:
@@ -207,7 +215,7 @@ class GradualRun:
         everything = self.method.repair == "all"
         for name, parameter in self.surgery.original.named_parameters():
             model.get_parameter(name).requires_grad_(parameter.requires_grad)  # what was frozen stays so
-        if everything and self.batch_size > 1:  # a single sample has no variance
+        if everything and self.batch_size >= 2 * world_size():  # a single sample has no variance
             train_statistics(model)
         student = Student(model, self.surgery.weights, everything)
         plan = self.plan
@@ -259,7 +267,7 @@ class GradualRun:
         return {name: torch.tensor(number, dtype=torch.float64) for name, number in numbers.items()}
 
     def _save(self, tensors: dict[str, Tensor]) -> None:
-        if self.task.store:
+        if self.task.store and is_first():
             self.task.store.save_part(0, {name: tensor.contiguous() for name, tensor in tensors.items()})
         self.saved = time.monotonic()
 
@@ -281,9 +289,16 @@ class GradualRun:
         """Return what the held-out samples say of a student: the distance from the dense outputs where they are few."""
         student.write(student.model)
         student.model.eval()
-        if self.few and self.teacher.parts is not None:
-            return held_out_distance(student.model, self.dense, self.teacher.parts, self.held_out)
-        return measured_loss(student.model, self.surgery.loss, self.held_out, self.surgery.device) or 0.0
+        parts = self.teacher.parts
+        if self.few and parts is not None:
+            distance = mean_of_shares(lambda b: held_out_distance(student.model, self.dense, parts, b), self.held_out)
+            return distance or 0.0
+        return self._measured(student.model) or 0.0
+
+    def _measured(self, model: nn.Module) -> float | None:
+        """Return the mean loss on the held-out samples; every rank takes some of them."""
+        surgery = self.surgery
+        return mean_of_shares(lambda some: measured_loss(model, surgery.loss, some, surgery.device), self.held_out)
 
     @torch.no_grad()
     def _write_buffers(self, student: Student) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from brainsurgeon.network.distillation import Trust
+from brainsurgeon.pruning.gradual.ranks import Shares
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch
 
@@ -23,6 +24,7 @@ class Step:
     optimizer: torch.optim.Optimizer
     value: Callable[[Batch, Callable[[], Any]], Tensor]
     outputs: nn.Module
+    shares: Shares = field(default_factory=Shares)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step; return the loss before it."""
@@ -32,13 +34,16 @@ class Step:
 
     def kernels(self, batch: Batch) -> Tensor:
         """Do all of it that runs on the device."""
+        batch = self.shares.part(batch)
         self.optimizer.zero_grad(set_to_none=True)
         with torch.enable_grad():
             loss = self.value(batch, lambda: self.student.forward(batch, self.outputs))
         loss.backward()
+        self.student.take_gradients()
+        found = self.shares.average(self.student, loss.detach())
         self.student.note_gradients()
         self.optimizer.step()
-        return loss.detach()
+        return found
 
     def state(self) -> dict[str, Tensor]:
         """Return all tensors that a step changes, as they are: a copy is the caller's to make."""

@@ -66,13 +66,17 @@ class Student:
         return found
 
     @torch.no_grad()
-    def note_gradients(self) -> None:
-        """Take the gradients over from the model: θ ⊙ mask passes none to what is masked; follow their squares."""
+    def take_gradients(self) -> None:
+        """Take the gradients over from the model."""
         for name, value in self.values.items():
             parameter = self.model.get_parameter(name)
             if parameter.grad is not None:
                 value.grad = parameter.grad.to(value.dtype)
                 parameter.grad = None
+
+    @torch.no_grad()
+    def note_gradients(self) -> None:
+        """Follow the squares of the gradients; θ ⊙ mask passes none to what is masked."""
         found = {name: self.values[name].grad for name in self.masks}
         gradients = {name: gradient for name, gradient in found.items() if gradient is not None}
         if gradients:  # one kernel for all of them

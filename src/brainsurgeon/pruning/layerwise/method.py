@@ -27,11 +27,12 @@ from brainsurgeon.network.streamed_costs import Entangled, streamed_costs
 from brainsurgeon.network.streaming import Stream, mean_over_ranks, parts_agree, streamed_loss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.layerwise.allocate import allocate
-from brainsurgeon.pruning.layerwise.ranks import check_ranks, own_share
+from brainsurgeon.pruning.layerwise.ranks import check_ranks
 from brainsurgeon.pruning.layerwise.run import LayerRun, tried_for
 from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, check_divides, pattern_shares
+from brainsurgeon.pruning.ranks import own_share
 from brainsurgeon.samples.batches import (
     Batch,
     SampleStream,

@@ -10,10 +10,8 @@ from torch import nn
 
 from brainsurgeon.distributed import (
     broadcast,
-    check_same,
     gather_rows,
     rank,
-    shard,
     shard_sizes,
     sum_over_ranks,
     world_size,
@@ -22,32 +20,16 @@ from brainsurgeon.engine.layer.baselines import wanda_scores
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.layer.solve import LayerProblem, LayerSolution
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.held import value_of
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.pruning.layerwise.solvers import LayerSolver
-from brainsurgeon.samples.batches import Batch, tensors_of
-
-
-def own_share(batches: Sequence[Batch]) -> list[Batch]:
-    """Return this rank's batches."""
-    return [batches[number] for number in shard(len(batches))]
+from brainsurgeon.pruning.ranks import check_alike
+from brainsurgeon.samples.batches import Batch
 
 
 def check_ranks(model: nn.Module, batches: Sequence[Batch]) -> None:
     """Refuse ranks that were given different models or samples, or more ranks than batches."""
-    if world_size() == 1:
-        return
-    values = (value_of(model, name) for name, _ in model.named_parameters())
-    sizes = torch.stack([value.abs().sum(dtype=torch.float64).cpu() for value in values])
-    check_same(sizes, "models", "load the same weights on each, with the same seed where they are drawn")
-    sums = [
-        (number + 1) * tensor.double().abs().sum()
-        for number, batch in enumerate(batches)
-        for tensor in tensors_of(batch)
-    ]
-    words = "give each all samples in the same order (a loader that shuffles needs a generator with a fixed seed)"
-    check_same(torch.stack(sums).cpu(), "samples", words)
-    if len(batches) < world_size():
+    check_alike(model, batches)
+    if world_size() > 1 and len(batches) < world_size():
         raise BrainsurgeonError(
             f"{len(batches)} batches of calibration samples cannot be shared out among {world_size()} ranks: give more "
             "samples, or start fewer ranks"

@@ -27,6 +27,7 @@ from brainsurgeon.network.streaming import Stream
 from brainsurgeon.pruning.layerwise.allocate import ErrorCurve
 from brainsurgeon.pruning.layerwise.ranks import agreed_groups, owners, solve_group
 from brainsurgeon.pruning.layerwise.solvers import LayerSolver
+from brainsurgeon.pruning.ranks import check_time
 
 TRIED, HIGH = (0.3, 0.5, 0.7, 0.85, 0.95), 0.99
 """Sparsities at which a layer's error is found for the allocation, and one more where much is to go."""
@@ -68,6 +69,7 @@ class LayerRun:
         with self._in_time(), closing(stream.parts(skip=done)) as parts:
             for number, part in enumerate(parts, done):
                 for group in agreed_groups(stream.layers, part.groups):
+                    check_time(self.clock)
                     for layer, found in self._solve(part, group, counts):
                         masks[layer.name] = self._write(layer, found)
                         finished += 1
@@ -99,6 +101,7 @@ class LayerRun:
         loads = [0.0] * world_size()
         with closing(stream.parts()) as parts:
             for part in parts:
+                check_time(self.clock)
                 groups = agreed_groups(stream.layers, part.groups)
                 with self.clock.measure("moments"):
                     moments = part.survey(groups)
