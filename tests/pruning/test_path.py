@@ -156,3 +156,9 @@ def test_limits_of_time_are_shared() -> None:
     assert isinstance(shared, Gradual)
     assert shared.max_seconds == pytest.approx(250, rel=0.01)
     assert path._shared(Layerwise(), 0.25) == Layerwise()
+
+
+def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brainsurgeon.pruning.path.world_size", lambda: 2)
+    with pytest.raises(BrainsurgeonError, match="max_seconds=9 are for one process: 2 ranks"):
+        Path(Surgery(trained(), rings(0), progress=False), Gradual(max_seconds=9.0), anchor=0.5)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from brainsurgeon.distributed import world_size
 from brainsurgeon.engine.budget import share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
@@ -90,6 +91,12 @@ class Path:
         validation: Any = None,
         keep: Keep | None = None,
     ):
+        seconds = getattr(method, "max_seconds", None)
+        if seconds is not None and world_size() > 1:
+            raise BrainsurgeonError(
+                f"several networks within max_seconds={seconds:g} are for one process: {world_size()} ranks would not "
+                "end by the same clock. Give max_gradients instead, or start it without torchrun"
+            )
         self.surgery, self.asked, self.budget, self.seed, self.keep = surgery, method, budget, seed, keep
         self.legs: list[Leg] = []
         self.searched = 0
@@ -98,7 +105,6 @@ class Path:
         self.metric = self._metric(metric) if judged else None
         self.dense = self._scored(surgery.batch_loss.model)
         self._anchor = anchor
-        seconds = getattr(method, "max_seconds", None)
         self._deadline = math.inf if seconds is None else time.monotonic() + seconds
 
     def go(self, sparsity: float, start: Leg | None, share: float) -> Leg:
