@@ -1,4 +1,4 @@
-"""Count the operations and bytes of layer-wise pruning for Llama-like models on many ranks, and print the table.
+"""Count the operations and bytes of pruning Llama-like models on many ranks, and print the tables.
 
     python -m experiments.ranks_growth
 
@@ -15,6 +15,11 @@ MOMENTS, LAYERS, REST = 10.0, 13.0, 12.0
 """Seconds of the measured run: moments, layers, and the rest of 35 s."""
 PRODUCTS, FACTORS = 200, 7
 """Of a layer of R x m: products of 2Rm² operations, and factors with inverses of m³, counted in the solver."""
+
+STEP, PASSES = 8 * 1024, 8
+"""Tokens of a training step, and operations for each of them and each weight: 6 of the student, 2 of its teacher."""
+HELD = 32
+"""Bytes of training for each weight: weight, mask, gradient and its square, two moments; the model and its teacher."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,14 @@ class Llama:
         """Return the bytes of the moments, added up over the ranks in float64."""
         return 8.0 * self.blocks * sum(group[0][1] ** 2 for group in self.groups)
 
+    def step(self, ranks: int) -> float:
+        """Return the operations of a rank in a training step; attention itself is left out."""
+        return float(PASSES * STEP * self.weights) / ranks
+
+    def sent_bytes(self, ranks: int) -> float:
+        """Return the bytes that a rank sends in a step: gradients in float32, added up in a ring."""
+        return 2 * (ranks - 1) / ranks * 4.0 * self.weights
+
     def minutes(self, ranks: int, by_rows: bool) -> float:
         """Return the minutes of a whole run at the measured rates; sending is left out."""
         seconds = MOMENTS * self.moments() / MEASURED.moments() / ranks + REST * self.weights / MEASURED.weights / ranks
@@ -81,7 +94,7 @@ MODELS = (MEASURED, Llama("7B", 4096, 4096, 11008, 32), Llama("70B", 8192, 1024,
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print both tables."""
+    """Print the tables."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args(arguments)
     print("| model | weights | passes and moments | layers | moments added up | solutions sent |")
     for model in MODELS:
@@ -93,6 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, by_rows in (("rows apart", True), ("unstructured", False)):
             cells = [f"{model.minutes(ranks, by_rows):.3g}" for ranks in (1, 8, 64)]
             print(f"| {model.name} | {name} | {' | '.join(cells)} |")
+    print("| model | step on 1 | step on 8 | sent by each of 8 | held by each |")
+    for model in MODELS:
+        numbers = [model.step(1), model.step(8), model.sent_bytes(8), float(HELD * model.weights)]
+        print(f"| {model.name} | " + " | ".join(f"{number:.2g}" for number in numbers) + " |")
 
 
 if __name__ == "__main__":

@@ -265,3 +265,16 @@ def test_every_step_has_the_rate_of_the_plan(monkeypatch: pytest.MonkeyPatch) ->
     expected = [0.01 * training.plan.rate(step / 12) for step in range(12) for _ in range(2)]  # of two groups
     assert rates == pytest.approx(expected)
     assert len(set(rates)) > 4
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_several_ranks_record_no_steps(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have to talk within a step."""
+    asked = list[bool]()
+    monkeypatch.setattr(loop_module, "world_size", lambda: count)
+    monkeypatch.setattr(loop_module, "recorded", lambda step, wanted: asked.append(wanted) or step)
+    training = training_of(BY_NAME["residual"])
+    step = training._step(training._optimizer(), lambda *_: torch.zeros(()))
+    assert isinstance(step, Step)
+    assert training.teacher.trust.mean == step.shares.mean
+    assert asked == [count == 1]
