@@ -4,10 +4,11 @@
     python -m experiments.ranks
 
 The model has random weights (4 blocks, 3.2 million weights in their linear layers); 64 sequences of 256 random tokens.
-It is pruned layer by layer in three patterns, and by training (`gradual`, with a learning rate that is given). Each
-rank works on one core. Under torchrun the first process prunes alone before it joins the others: both lines are of one
-call, and the second says how many entries of the masks differ. Processor seconds are those of the busiest rank: they
-hardly depend on what else the machine does. Each call adds its lines to experiments/results/benchmarks/ranks.jsonl.
+It is pruned layer by layer in three patterns, and by training (`gradual`, with a learning rate that is given) in two
+ways. Each rank works on one core. Under torchrun the first process prunes alone before it joins the others: both lines
+are of one call, and the second says how many entries of the masks differ. Processor seconds are those of the busiest
+rank: they hardly depend on what else the machine does. Each call adds its lines to
+experiments/results/benchmarks/ranks.jsonl.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from brainsurgeon import PruningResult, distributed
 from brainsurgeon.pruning.prune import prune
 from experiments.records import BENCHMARKS, append
 
-WAYS = ("unstructured", "row", "2:4", "gradual")
+TRAINED: dict[str, dict[str, Any]] = {"gradual": {}, "gradual, loss alone": {"distil": 0.0}}
+"""Training towards the dense outputs (so few samples are held out), and by the loss alone."""
+WAYS = ("unstructured", "row", "2:4", *TRAINED)
 """Patterns of layer-wise pruning, and training."""
 STEPS = ("moments", "layers", "training")
 
@@ -51,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def recorded(options: argparse.Namespace, way: str, alone: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
     """Prune in one way, record how it went, beside the masks of one process where there are any; return the masks."""
     settings: dict[str, Any] = {"budget": "uniform", "pattern": way}
-    if way == "gradual":
-        settings = {"method": "gradual", "max_gradients": options.gradients, "learning_rate": 3e-4}
+    if way in TRAINED:
+        settings = {"method": "gradual", "max_gradients": options.gradients, "learning_rate": 3e-4} | TRAINED[way]
     tokens = torch.randint(1000, (options.sequences, 256), generator=torch.Generator().manual_seed(1))
     line, result = timed(small_llama(options.width), tokens, settings)
     if distributed.is_first():
         about = {"ranks": distributed.world_size(), "width": options.width, "way": way}
-        if way == "gradual":
+        if way in TRAINED:
             about["gradients"] = options.gradients
         line = about | line | (differing(alone[way], result.masks) if alone else {})
         append(BENCHMARKS / "ranks.jsonl", line)
