@@ -96,3 +96,18 @@ def test_errors_are_found_as_high_as_any_budget_asks_for() -> None:
     assert tried_for([low, Share((("d", 200, 9),), 0)]) == TRIED
     assert tried_for([low, high]) == (*TRIED, HIGH)
     assert tried_for([]) == TRIED
+
+
+def test_where_ranks_agree_that_time_is_up_the_layers_before_are_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rank is asked before every group, and only with a limit."""
+    network = BY_NAME["residual"]
+    model, asked = network.model(), list[float]()
+    counts = {layer.name: 3 for layer in maps_of(model)}
+    monkeypatch.setattr("brainsurgeon.pruning.ranks.agreed", lambda late: asked.append(late) or len(asked) == 2)
+    run = run_of()
+    run.clock = Clock(limit=-1.0)  # this rank's own time is up from the start
+    with run.clock.sharing(True), run.clock.running():
+        masks = run.prune(stream_of(network, model), counts, lambda number: None, lambda number, tensors: None)
+    assert run.late
+    assert asked == [True, True]
+    assert 1 <= len(masks) < len(counts)
