@@ -127,6 +127,13 @@ FAULTS = [
         "tests/engine/curvature/test_kept_rows.py",
     ),
     Fault(
+        "the dense network's inputs taken from the pruned one",
+        "network/side_by_side.py",
+        "zip(part.inputs(layer, number), twin.inputs(other, number), strict=True)",
+        "zip(part.inputs(layer, number), part.inputs(layer, number), strict=True)",
+        "tests/network/test_side_by_side.py",
+    ),
+    Fault(
         "stiffness left out of γ",
         "engine/selection/pool.py",
         "stiffness * quadratic.gamma(",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -108,7 +108,7 @@ def collect_cross_moments(
     live: BatchLoss,
     dense: BatchLoss,
     layer: Layer,
-    batches: Iterable[Batch],
+    batches: Sequence[Batch],
     calls: int = 1,
     constant: bool = False,
     most: int | None = None,
@@ -118,16 +118,30 @@ def collect_cross_moments(
     The live network may be smaller. With `constant` one input more is 1 always; `most` is how many columns of a batch
     are looked at.
     """
-    own, cross, columns, samples = torch.zeros(()), torch.zeros(()), 0, 0
-    for batch in batches:
-        pulse()
-        for x, trained in zip(*(_inputs(loss, layer, batch, calls) for loss in (live, dense)), strict=True):
-            x, trained = (_looked_at(each, constant, most) for each in (x, trained))
-            own = own.to(x.device) + torch.bmm(x, x.transpose(1, 2)).double()
-            cross = cross.to(x.device) + torch.bmm(trained, x.transpose(1, 2)).double()
-            columns += x.shape[2]
-        samples += batch_size(batch)
+
+    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in batches:
+            pulse()
+            yield from zip(*(_inputs(loss, layer, batch, calls) for loss in (live, dense)), strict=True)
+
     transposed = reader_of(_owner(live, layer), layer) is flat_transposed
+    return cross_moments(pairs(), sum(map(batch_size, batches)), transposed, constant, most)
+
+
+def cross_moments(
+    pairs: Iterable[tuple[Tensor, Tensor]],
+    samples: int,
+    transposed: bool,
+    constant: bool = False,
+    most: int | None = None,
+) -> CrossMoments:
+    """Return A and B of a layer from its inputs in two networks, X and X̄ of each batch."""
+    own, cross, columns = torch.zeros(()), torch.zeros(()), 0
+    for pair in pairs:
+        x, trained = (_looked_at(each, constant, most) for each in pair)
+        own = own.to(x.device) + torch.bmm(x, x.transpose(1, 2)).double()
+        cross = cross.to(x.device) + torch.bmm(trained, x.transpose(1, 2)).double()
+        columns += x.shape[2]
     return CrossMoments(own / samples, columns, transposed, cross=cross / samples)
 
 

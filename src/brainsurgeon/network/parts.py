@@ -84,6 +84,18 @@ class Part:
 
         return self._take([group], run, end)
 
+    def inputs(self, layer: LinearMap, number: int) -> list[Tensor]:
+        """Return X of the first call of a layer for a batch, if there is one: the pass ends with it."""
+        found: list[Tensor] = []
+
+        def note(_: LinearMap, __: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            found.append(layer.read(args, kwargs))
+            raise Reached
+
+        with watching([layer], note), suppress(Reached):
+            self.run(number)
+        return found
+
     def survey(self, groups: Sequence[Sequence[LinearMap]]) -> dict[str, Moments]:
         """Return the moments of all these groups, and go on to the next part: nothing of this one may change any more.
 

@@ -32,6 +32,7 @@ REST = torch.device("cpu")
 
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Parts = Generator[Part, None, None]
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Stream:
     _by_name: list[str | None] = field(default_factory=list, init=False)  # how a module is given its first tensor
     _in_head: set[str] = field(default_factory=set, init=False)
 
-    def parts(self, skip: int = 0) -> Generator[Part, None, None]:
+    def parts(self, skip: int = 0) -> Parts:
         """Yield the parts in order; going on to the next moves the hidden states through the last.
 
         The first `skip` parts are passed through without being yielded: a run that is resumed has done them.
@@ -67,7 +68,7 @@ class Stream:
         for number, step in enumerate(self.steps()):
             yield from step(number < skip)
 
-    def steps(self) -> list[Callable[[bool], Iterator[Part]]]:
+    def steps(self) -> list[Callable[[bool], Parts]]:
         """Return the head, the modules of the chain and the tail, as functions of whether they are done already."""
         blocks = [partial(self._block, number) for number in range(len(self.chain.names))]
         return [self._head, *blocks, self._tail]
@@ -98,7 +99,7 @@ class Stream:
         free = [layer for layer in self.layers if self.chain.part_of(layer.name) is None]
         return [layer for layer in free if (layer.name in self._in_head) == head]
 
-    def _head(self, done: bool) -> Iterator[Part]:
+    def _head(self, done: bool) -> Parts:
         """Run the model up to the last module of the chain, which is passed over; keep what its modules are given."""
         pool: list[Tensor] = []
         with self.up_to_chain() as run, torch.no_grad():
@@ -154,7 +155,7 @@ class Stream:
         given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
         return (hidden, *(None if slot is None else given.get(slot) for slot in extras))
 
-    def _block(self, number: int, done: bool) -> Iterator[Part]:
+    def _block(self, number: int, done: bool) -> Parts:
         own = [layer for layer in self.layers if self.chain.part_of(layer.name) == number]
 
         def move(batch: int, output: Any) -> None:
@@ -188,7 +189,7 @@ class Stream:
         with lent(self.model, module, self.device):
             yield run
 
-    def _tail(self, done: bool) -> Iterator[Part]:
+    def _tail(self, done: bool) -> Parts:
         """Run the model with its chain passed over: what is behind it is given the hidden states that were reached."""
         layers = self.outside(head=False)
         if done or not layers:

@@ -9,14 +9,16 @@ are not asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import torch
 from torch import Tensor
 
 from brainsurgeon.engine.curvature import Gram
 from brainsurgeon.events.clock import pulse
-from brainsurgeon.network.inputs import CrossMoments, collect_cross_moments, order_of_calls
+from brainsurgeon.network.inputs import CrossMoments
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.side_by_side import side_by_side
 from brainsurgeon.network.weights import Layer, PrunableWeights
 from brainsurgeon.samples.batches import Batch, first
 
@@ -40,14 +42,14 @@ def reconstruct(
     batches = list(first(batches, MOST_SAMPLES))
     weights.assign(live.model, values)
     fitted = values.clone()
-    for layer, calls in order_of_calls(live, weights, batches[0]).items():
-        moments = collect_cross_moments(live, dense, layer, batches, calls)
-        pulse()
-        place = layer.columns
-        trained = dense.model.get_parameter(layer.name).detach().reshape(-1).double()
-        step = _step(layer, moments, values[place].double(), trained, pruned[place], damping)
-        fitted[place] = (values[place].double() + step).to(values.dtype).masked_fill(pruned[place], 0.0)
-        weights.assign(live.model, fitted)
+    with closing(side_by_side(live, dense, weights, batches)) as layers:
+        for layer, moments in layers:
+            pulse()
+            place = layer.columns
+            trained = dense.model.get_parameter(layer.name).detach().reshape(-1).double()
+            step = _step(layer, moments, values[place].double(), trained, pruned[place], damping)
+            fitted[place] = (values[place].double() + step).to(values.dtype).masked_fill(pruned[place], 0.0)
+            weights.assign(live.model, fitted)
     return fitted
 
 
