@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-from launching import environment, launch
+from launching import alone, check_both, check_close, environment, launch
 from ranks import WAYS, pruned_in, saved_form
 from safetensors.torch import load_file
 from torch import Tensor
@@ -33,40 +32,24 @@ def left(folder: Path, way: str, rank: int) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_both_ranks_hold_the_same_model_bit_for_bit(two: Path, way: str) -> None:
-    first, second = left(two, way, 0), left(two, way, 1)
-    told, untold = first.pop("told"), second.pop("told")
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert told[0] > 0
-    assert untold.tolist() == [0, 0]
+    check_both(left(two, way, 0), left(two, way, 1))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_ranks_equal_one_within_rounding(two: Path, way: str) -> None:
-    found, expected = left(two, way, 0), saved_form(pruned_in(way))
-    masks = [name for name in expected if name.startswith("mask/")]
-    assert all(int(found[name].sum()) == int(expected[name].sum()) for name in masks)
-    same = sum(int((found[name] == expected[name]).sum()) for name in masks)
-    assert same >= 0.999 * sum(expected[name].numel() for name in masks)
-    assert torch.allclose(found["losses"], expected["losses"], rtol=0, atol=1e-4)
+    check_close(left(two, way, 0), saved_form(pruned_in(way)))
 
 
 def test_blocks_of_rows_tell_of_their_rounding_once(two: Path) -> None:
     assert left(two, "blocks", 0)["told"][1] == 1
 
 
-@pytest.fixture
-def alone() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.stop()
-
-
 @pytest.mark.parametrize("way", ["global", "rows", "2:4"])
-def test_one_rank_equals_no_group_bit_for_bit(way: str, request: pytest.FixtureRequest) -> None:
+def test_one_rank_equals_no_group_bit_for_bit(way: str) -> None:
     expected = saved_form(pruned_in(way))
-    request.getfixturevalue("alone")
-    assert dist.is_initialized()
-    found = saved_form(pruned_in(way))
+    with alone():
+        assert dist.is_initialized()
+        found = saved_form(pruned_in(way))
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 

@@ -6,7 +6,15 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from brainsurgeon import distributed
 
 
 def environment(ranks: int) -> dict[str, str]:
@@ -28,3 +36,30 @@ def launch(program: Path, folder: Path, ranks: int = 2) -> list[int]:
     finally:
         for process in started:
             process.kill()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A group of this process only."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        distributed.stop()
+
+
+def check_both(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    """What two ranks left is the same bit for bit, and only the first has told anything."""
+    told, untold = first.pop("told"), second.pop("told")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert told[0] > 0
+    assert untold.tolist() == [0, 0]
+
+
+def check_close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Exact counts, the same masks but for ties, and losses within rounding."""
+    masks = [name for name in expected if name.startswith("mask/")]
+    assert all(int(found[name].sum()) == int(expected[name].sum()) for name in masks)
+    same = sum(int((found[name] == expected[name]).sum()) for name in masks)
+    assert same >= 0.999 * sum(expected[name].numel() for name in masks)
+    assert torch.allclose(found["losses"], expected["losses"], rtol=0, atol=1e-4)

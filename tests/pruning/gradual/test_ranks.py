@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-from launching import launch
+from launching import alone, check_both, check_close, launch
 from ranks import saved_form
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from training_ranks import APART, WAYS, normalised, pruned_in
 
-from brainsurgeon import distributed
 from brainsurgeon.network.modes import train_statistics
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.gradual import ranks
@@ -37,21 +35,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("way", [way for way in WAYS | APART if way != "no time"])
 def test_both_ranks_hold_the_same_model_and_statistics_bit_for_bit(two: Path, way: str) -> None:
-    first, second = (load_file(two / f"{way}.{rank}") for rank in (0, 1))
-    told, untold = first.pop("told"), second.pop("told")
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert told[0] > 0
-    assert untold.tolist() == [0, 0]
+    check_both(*(load_file(two / f"{way}.{rank}") for rank in (0, 1)))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_ranks_equal_one_within_rounding(two: Path, way: str) -> None:
-    found, expected = load_file(two / f"{way}.0"), saved_form(pruned_in(way))
-    masks = [name for name in expected if name.startswith("mask/")]
-    assert all(int(found[name].sum()) == int(expected[name].sum()) for name in masks)
-    same = sum(int((found[name] == expected[name]).sum()) for name in masks)
-    assert same >= 0.999 * sum(expected[name].numel() for name in masks)
-    assert torch.allclose(found["losses"], expected["losses"], rtol=0, atol=1e-4)
+    check_close(load_file(two / f"{way}.0"), saved_form(pruned_in(way)))
 
 
 def test_within_a_limit_both_ranks_have_the_exact_count(two: Path) -> None:
@@ -61,19 +50,12 @@ def test_within_a_limit_both_ranks_have_the_exact_count(two: Path) -> None:
     assert [(two / f"no time.{rank}").read_text() for rank in (0, 1)] == ["648", "648"]
 
 
-@pytest.fixture
-def alone() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.stop()
-
-
 @pytest.mark.parametrize("way", ["a rate is found", "norms", "auto"])
-def test_one_rank_equals_no_group_bit_for_bit(way: str, request: pytest.FixtureRequest) -> None:
+def test_one_rank_equals_no_group_bit_for_bit(way: str) -> None:
     expected = pruned_in(way)
-    request.getfixturevalue("alone")
-    assert dist.is_initialized()
-    found = pruned_in(way)
+    with alone():
+        assert dist.is_initialized()
+        found = pruned_in(way)
     pairs = zip(found.model.state_dict().values(), expected.model.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
     assert all(torch.equal(found.masks[name], mask) for name, mask in expected.masks.items())
