@@ -17,6 +17,7 @@ from brainsurgeon.engine.budget import exact_count
 from brainsurgeon.events import clock as clock_module
 from brainsurgeon.pruning import judging as judging_module
 from brainsurgeon.pruning.gradual import loop as loop_module
+from brainsurgeon.pruning.gradual import rates as rates_module
 from brainsurgeon.pruning.gradual import run as run_module
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.samples.held_out import TrainingSamples
@@ -49,7 +50,7 @@ def test_the_search_for_a_learning_rate_takes_a_quarter_of_the_gradients_at_most
 
 
 def test_gradients_of_a_try_that_diverges_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "RATES", (1e-4, 1e-3, 1e-2, 1e25, 1e30))
+    monkeypatch.setattr(rates_module, "RATES", (1e-4, 1e-3, 1e-2, 1e25, 1e30))
     loss = Counting()
     settings = {"max_gradients": 4000, "batch_size": 8, "distil": 0.0, "progress": False}
     result = prune(BY_NAME["sequential"].model(), wide(), 0.6, "gradual", loss, **settings)

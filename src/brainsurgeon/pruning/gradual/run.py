@@ -24,6 +24,7 @@ from brainsurgeon.network.modes import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
+from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, SEARCHED, best_rate, tries_of
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.judging import ENOUGH, affordable
 from brainsurgeon.pruning.outcome import Outcome, Task
@@ -37,14 +38,6 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.gradual.method import Gradual
     from brainsurgeon.pruning.surgery import Surgery
 
-RATES = (0.00006, 0.0002, 0.0006, 0.002, 0.006, 0.02)
-"""Learning rates that may be tried, neighbours first, until the next one is worse."""
-LONGER = 0.7
-"""What a long run takes of the rate that is best in a short one, which has fewer steps to get anywhere."""
-FIRST_RATE, FIRST_REPAIR = 4, 2
-"""The number of the rate that is tried first: with cuts to come, and after the only cut."""
-TRIED, SEARCHED = 0.03, 0.25
-"""The share of the sample gradients that each try of a learning rate takes, and that all of them may take."""
 BATCH, TEXTS = 64, 8
 """Samples of a step, and texts."""
 FIRST_CUT = 0.4
@@ -180,27 +173,19 @@ class GradualRun:
 
     def find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
-        steps = max(20, int(TRIED * self.method.max_gradients / self.batch_size))
-        tries = int(SEARCHED * self.method.max_gradients / (steps * self.batch_size))
-        losses: dict[int, float] = {}
+        steps, tries = tries_of(self.method.max_gradients, self.batch_size)
+        taken = 0
 
-        def held(number: int) -> float:
-            if number not in losses and (len(losses) >= tries or self._hurried(len(losses))):
+        def held(rate: float) -> float:
+            nonlocal taken
+            if taken >= tries or self._hurried(taken):
                 return math.inf
-            if number not in losses:
-                losses[number] = self._try(steps, RATES[number], self._deadline(0.05 * (len(losses) + 1)))
-            return losses[number]
+            taken += 1
+            return self._try(steps, rate, self._deadline(0.05 * taken))
 
-        best = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
-        if tries < 2:  # a single try compares with nothing
-            return LONGER * RATES[best]
+        first = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
         with self.task.clock.measure("learning rate"):
-            while best and held(best) == math.inf:  # it diverges
-                best -= 1
-            for way in (-1, 1):
-                while 0 <= best + way < len(RATES) and held(best + way) < held(best):
-                    best += way
-        return LONGER * RATES[best]
+            return best_rate(held, first, tries)
 
     def _try(self, steps: int, rate: float, deadline: float) -> float:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""

@@ -1,0 +1,52 @@
+"""The search for a learning rate: the best of neighbours, each tried once, and never more than may be."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brainsurgeon.pruning.gradual.rates import FIRST_RATE, LONGER, RATES, SEARCHED, TRIED, best_rate, tries_of
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=len(RATES), max_size=len(RATES)), st.integers(0, len(RATES) - 1))
+def test_the_rate_is_no_worse_than_its_neighbours_and_each_is_tried_once(losses: list[float], first: int) -> None:
+    asked = list[float]()
+
+    def held(rate: float) -> float:
+        asked.append(rate)
+        return losses[RATES.index(rate)]
+
+    found = round(best_rate(held, first, 8) / LONGER, 10)
+    best = [round(rate, 10) for rate in RATES].index(found)
+    assert len(asked) == len(set(asked))
+    assert RATES[first] in asked[:2]
+    for neighbour in (best - 1, best + 1):
+        if 0 <= neighbour < len(RATES):
+            assert losses[best] <= losses[neighbour]
+
+
+def test_rates_that_diverge_are_left_for_lower_ones() -> None:
+    found = best_rate(lambda rate: math.inf if rate > 0.0005 else 1.0, len(RATES) - 1, 8)
+    assert found == pytest.approx(LONGER * 0.0002)
+
+
+def test_where_one_try_is_all_nothing_is_tried() -> None:
+    def never(_: float) -> float:
+        raise AssertionError
+
+    assert best_rate(never, FIRST_RATE, 1) == LONGER * RATES[FIRST_RATE]
+
+
+def test_rates_that_are_not_tried_any_more_are_not_taken() -> None:
+    told = iter([3.0, 2.0, 1.0])
+    found = best_rate(lambda _: next(told, math.inf), FIRST_RATE, 3)
+    assert found == pytest.approx(LONGER * RATES[FIRST_RATE - 2])
+
+
+@pytest.mark.parametrize(("gradients", "batch"), [(240_000, 64), (1600, 8), (640, 64), (100, 10)])
+def test_tries_take_their_share_of_the_gradients(gradients: int, batch: int) -> None:
+    steps, tries = tries_of(gradients, batch)
+    assert steps * batch * tries <= SEARCHED * gradients
+    assert steps >= 20
+    assert steps == 20 or steps * batch <= TRIED * gradients
