@@ -84,6 +84,9 @@ def test_a_step_that_is_recorded_holds_its_passes_twice() -> None:
     needs = [memory_needs(make_method("gradual"), weights(), MODEL_BYTES, sample) for sample in (plain, recorded)]
     assert needs[1]["passes"] == 2 * needs[0]["passes"]
     assert "recorded steps" not in needs[0]
+    texts = [Footprint(samples=20_000, passing=1000, tokens=True, on_gpu=on_gpu) for on_gpu in (False, True)]
+    plain_texts, on_gpu = (memory_needs(make_method("gradual"), weights(), MODEL_BYTES, sample) for sample in texts)
+    assert on_gpu == plain_texts  # their steps are not recorded
     assert needs[1]["recorded steps"] > 8 * 4 * weights().size
 
 

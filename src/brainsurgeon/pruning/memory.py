@@ -75,9 +75,10 @@ def memory_needs(
         few = held_out_of(int(min(sample.samples, method.max_samples or MOST_READ))) < ENOUGH
         # Of tokens the outputs are compared, which are as large as the vocabulary; of all else the features.
         taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
-        at_once = (method.batch_size or (8 if sample.tokens else 64)) * (RECORDED if sample.on_gpu else 1)
+        records = sample.on_gpu and not sample.tokens  # texts have many lengths
+        at_once = (method.batch_size or (8 if sample.tokens else 64)) * (RECORDED if records else 1)
         parts["passes"] = int(at_once * (RETURNING * sample.passing + taught))
-        if sample.on_gpu:
+        if records:
             parts["recorded steps"] = COMPARED_VECTORS * 4 * weights.size + WORKSPACES
         if method.first_cut is not None:
             first = _layerwise(method.first_cut, weights, sample)
