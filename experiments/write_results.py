@@ -75,13 +75,6 @@ def recorded_with(network: str) -> str:
     return text + (f" {len(unknown)} of {len(cells)} cells are from before commits were recorded." if unknown else "")
 
 
-def without_preset(what: str, network: str) -> str:
-    """Say it where a table that should have the paper's algorithm has not."""
-    found = {cell["method"] for cell in read_cells(RESULTS, network)}
-    missing = what != "table5" and "cbs-published" not in found
-    return ' "As published" is not recorded for this network yet.' if missing else ""
-
-
 def page(figures: Path) -> str:
     """Return the page; its figures are drawn into a folder."""
     parts = [HEAD]
@@ -91,7 +84,7 @@ def page(figures: Path) -> str:
         shown = show(what, networks, RESULTS, figures)
         if what in NOTES:
             title = what.replace("table", "Table ")
-            note = _filled(f"{NOTES[what]} {recorded_with(networks[0])}{without_preset(what, networks[0])}")
+            note = _filled(f"{NOTES[what]} {recorded_with(networks[0])}")
             parts.append(f"## {title}\n\n{note}\n\n{shown}\n")
         else:
             parts.append(f"![{CAPTIONS[what]}](figures/{what}.svg)\n\n{_filled(CAPTIONS[what])}\n")

@@ -90,19 +90,19 @@ def disagree(folder: Path) -> None:
             (folder / f"refused-{number}.{own}").write_text(str(error))
 
 
-def die(folder: Path) -> None:
-    """The second rank is gone in the midst of the last block; the first says so."""
+def die(folder: Path, method: Any = "layerwise", call: int = 20) -> None:
+    """The second rank is gone at some call of the last block, in the midst of the work; the first says so."""
     model, calls = network(), 0
 
     def count(*_: Any) -> None:
         nonlocal calls
         calls += 1
-        if distributed.rank() == 1 and calls == 20:
+        if distributed.rank() == 1 and calls == call:
             os._exit(3)
 
     model[3].back.register_forward_hook(count)
     try:
-        brainsurgeon.prune(model, samples(), 0.5, "layerwise")
+        brainsurgeon.prune(model, samples(), 0.5, method)
     except brainsurgeon.BrainsurgeonError as error:
         (folder / "died").write_text(str(error))
 

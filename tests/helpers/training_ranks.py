@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from ranks import network, samples, saved_form
+from ranks import die, network, samples, saved_form
 from safetensors.torch import save_file
 from torch import nn
 
@@ -89,26 +90,10 @@ def disagree(folder: Path) -> None:
             (folder / f"refused-{name}.{own}").write_text(str(error))
 
 
-def die(folder: Path) -> None:
-    """The second rank is gone in the midst of the search for a learning rate; the first says so."""
-    model, calls = network(), 0
-
-    def count(*_: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if distributed.rank() == 1 and calls == 40:
-            os._exit(3)
-
-    model[3].back.register_forward_hook(count)
-    try:
-        brainsurgeon.prune(model, samples(), 0.5, WAYS["a rate is found"])
-    except brainsurgeon.BrainsurgeonError as error:
-        (folder / "died").write_text(str(error))
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     distributed.start(timeout=60.0)
-    for task in (prune_all, find_alone, disagree, die):
+    die_in_the_search = partial(die, method=WAYS["a rate is found"], call=40)
+    for task in (prune_all, find_alone, disagree, die_in_the_search):
         task(Path(sys.argv[1]))
     os._exit(0)  # gloo may abort when it takes down a group that has lost a rank

@@ -167,7 +167,7 @@ def coupling(batch_loss: BatchLoss, batch: Batch) -> str:
             except BrainsurgeonError:
                 raise
             except Exception as error:  # batch normalisation, above all, refuses a single sample
-                return f"it cannot be had of a single sample ({type(error).__name__}: {_first_line(error)})"
+                return f"it cannot be had of a single sample ({type(error).__name__}: {first_line(error)})"
             pair, twins = (batch_loss(concatenate([single, one])) for one in (other, single))
             if found := _coupled([float(v) for v in alone], float(pair), float(twins)):
                 return found
@@ -190,7 +190,7 @@ def _failure(error: Exception, model: nn.Module, batch: Batch, which: str) -> st
     got = ", ".join(_described(tensor) for tensor in tensors_of(batch)[:4])
     types = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()})
     text = (
-        f"the model and its loss failed on {which} ({type(error).__name__}: {_first_line(error)}). The batch "
+        f"the model and its loss failed on {which} ({type(error).__name__}: {first_line(error)}). The batch "
         f"holds {got}; the model's parameters are {', '.join(types)}"
     )
     floating = {str(t.dtype).removeprefix("torch.") for t in tensors_of(batch) if t.is_floating_point()}
@@ -203,5 +203,6 @@ def _described(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {'×'.join(map(str, tensor.shape)) or 'of no dimension'}"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says."""
     return str(error).strip().partition("\n")[0] or "no message"

@@ -194,14 +194,16 @@ def _split_groups(batch: Batch, gradient_batch: int) -> Batch | None:
 
 def chunk_rows(size: int, kind: str = "cpu") -> int:
     """Return how many gradients of so many weights are taken at once on a kind of device."""
-    fitting = CHUNK_BYTES.get(kind, 48 << 20) // (4 * size)
-    return min(MOST_ROWS, 1 << max(fitting, 1).bit_length() - 1)
+    return min(MOST_ROWS, _power_of_two(CHUNK_BYTES.get(kind, 48 << 20) // (4 * size)))
 
 
 def rows_at_once(kept: int, kind: str = "cpu") -> int:
     """Return how many gradients are taken at once where the forward pass of one keeps so many bytes."""
-    fitting = PASS_BYTES.get(kind, PASS_BYTES["cpu"]) // (PASSED * max(kept, 1))
-    return 1 << max(fitting, 1).bit_length() - 1
+    return _power_of_two(PASS_BYTES.get(kind, PASS_BYTES["cpu"]) // (PASSED * max(kept, 1)))
+
+
+def _power_of_two(most: int) -> int:
+    return 1 << max(most, 1).bit_length() - 1
 
 
 def _check_finite(batch_loss: BatchLoss, rows: Parameters, groups: Batch, filled: int) -> None:

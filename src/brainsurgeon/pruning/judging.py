@@ -1,15 +1,24 @@
-"""Held-out samples and the clock: where time is short, no more of them are asked than there is time for."""
+"""What held-out samples say of a model; where time is short, no more of them are asked than there is time for."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from brainsurgeon.events.clock import Clock
-from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.distillation import held_out_distance
+from brainsurgeon.network.loss import BatchLoss, OutputLoss
+from brainsurgeon.pruning.finish import measured_loss
+from brainsurgeon.pruning.ranks import mean_of_shares
 from brainsurgeon.samples.batches import Batch, batch_size, cut, first
 from brainsurgeon.samples.held_out import FEWEST
+
+if TYPE_CHECKING:
+    from brainsurgeon.pruning.surgery import Surgery
 
 ENOUGH = 500
 """With fewer held-out samples than this their loss is too noisy a judge: the distance from the dense outputs tells more
@@ -43,3 +52,23 @@ def seconds_a_sample(batch_loss: BatchLoss, batch: Batch) -> float:
     start = time.monotonic()
     batch_loss(batch)
     return (time.monotonic() - start) / batch_size(batch)
+
+
+def judged(
+    surgery: Surgery,
+    model: nn.Module,
+    held_out: Sequence[Batch],
+    distance: OutputLoss | None = None,
+    shared: bool = True,
+) -> float | None:
+    """Return the mean loss of a model or, given how outputs are compared, its distance from the dense network.
+
+    Every rank takes some of the samples; if the work is not `shared`, all of them.
+    """
+
+    def mean(some: Sequence[Batch]) -> float | None:
+        if distance is not None:
+            return held_out_distance(model, surgery.batch_loss.model, distance, list(some))
+        return measured_loss(model, surgery.loss, list(some), surgery.device)
+
+    return mean_of_shares(mean, held_out) if shared else mean(held_out)

@@ -116,6 +116,8 @@ class OneShot(Examining):
     selection_damping: float | None = field(default=None, kw_only=True)
     pattern: Pattern = field(default_factory=Pattern, kw_only=True)
 
+    shares_work = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "pattern", as_pattern(self.pattern))

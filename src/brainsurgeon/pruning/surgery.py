@@ -20,7 +20,7 @@ from brainsurgeon.events.clock import Clock, TimeUp
 from brainsurgeon.events.loading import load
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.along_chain import AlongChain, along_chain
-from brainsurgeon.network.checks import BadSampleError
+from brainsurgeon.network.checks import BadSampleError, first_line
 from brainsurgeon.network.footprint import Footprint, footprint, probe, samples_in
 from brainsurgeon.network.held import Held, largest_unit
 from brainsurgeon.network.linear_maps import linear_maps
@@ -160,7 +160,7 @@ class Surgery:
                 loss = BatchLoss(model, self.loss)
                 found = along_chain(loss, moved(one, self.device), self.weights.names, self.device, self.loss)
         except Exception as error:  # another network's code, given other tensors than its own: it is run as a whole
-            return AlongChain(failed=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            return AlongChain(failed=f"{type(error).__name__}: {first_line(error)}")
         return found if self.device.type == "cpu" else replace(found, hidden=0)
 
     @own_mode()

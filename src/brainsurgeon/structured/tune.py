@@ -25,7 +25,7 @@ from brainsurgeon.pruning.surgery import copied
 from brainsurgeon.samples.batches import Batch, moved
 from brainsurgeon.structured.remove import Cuts
 from brainsurgeon.training.finetune import FinetuneResult, finetune
-from brainsurgeon.training.settings import FinetuneSettings
+from brainsurgeon.training.settings import FinetuneSettings, settings_of
 
 DEFAULT = FinetuneSettings(learning_rate=2e-5, batch_size=32, optimizer="adamw", statistics="kept")
 LESSON = Lesson(share=1.0, features=1.0)
@@ -51,7 +51,7 @@ def tune(
 
     The held-out samples, which choose the epoch, tell the same distance from the dense network.
     """
-    settings = (settings or DEFAULT).having(options)
+    settings = settings_of(settings, DEFAULT, options)
     place = check_device(device or next(small.parameters()).device)
     student, example = copied(small).to(place), probe(data)
     master = copied(unwrapped(dense)).to(place).eval().requires_grad_(False)

@@ -24,7 +24,7 @@ from brainsurgeon.pruning.surgery import copied
 from brainsurgeon.samples.batches import as_seed
 from brainsurgeon.samples.epochs import split
 from brainsurgeon.training.loop import Augment, Tuning
-from brainsurgeon.training.settings import FinetuneSettings
+from brainsurgeon.training.settings import FinetuneSettings, settings_of
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def finetune(
         callback: told of every epoch.
         options: the fields of `FinetuneSettings` by name.
     """
-    settings = _settings(settings, options)
+    settings = settings_of(settings, FinetuneSettings(), options)
     started = time.perf_counter()
     trained = next((parameter for parameter in model.parameters() if parameter.requires_grad), None)
     if trained is None:
@@ -121,9 +121,3 @@ def finetune(
         time.perf_counter() - started,
         asdict(settings),
     )
-
-
-def _settings(given: FinetuneSettings | None, options: dict[str, Any]) -> FinetuneSettings:
-    if given is not None and not isinstance(given, FinetuneSettings):
-        raise BrainsurgeonError(f"settings must be a FinetuneSettings, got {given!r:.60}: give its fields by name")
-    return (given or FinetuneSettings()).having(options)

@@ -62,3 +62,12 @@ class FinetuneSettings:
         if unknown := [name for name in options if name not in known]:
             raise BrainsurgeonError(f"a fine-tune has no setting {unknown[0]!r}: give some of {', '.join(known)}")
         return replace(self, **options)
+
+
+def settings_of(
+    given: FinetuneSettings | None, default: FinetuneSettings, options: Mapping[str, Any]
+) -> FinetuneSettings:
+    """Return the settings that were given, or the default ones, with some fields by name."""
+    if given is not None and not isinstance(given, FinetuneSettings):
+        raise BrainsurgeonError(f"settings must be a FinetuneSettings, got {given!r:.60}: give its fields by name")
+    return (given or default).having(options)

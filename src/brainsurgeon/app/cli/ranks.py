@@ -53,13 +53,9 @@ def joined(output: Path | None, resume: Path | None) -> Iterator[Place]:
 def check_methods(names: list[str]) -> None:
     """Refuse methods that know nothing of ranks: each process would do all of the work by itself."""
     from brainsurgeon import distributed
-    from brainsurgeon.pruning.auto.method import Auto
-    from brainsurgeon.pruning.gradual.method import Gradual
-    from brainsurgeon.pruning.layerwise.method import Layerwise
     from brainsurgeon.pruning.methods import make_method
 
-    alone = [name for name in names if not isinstance(make_method(name), Layerwise | Gradual | Auto)]
-    if alone and distributed.world_size() > 1:
+    if distributed.world_size() > 1 and (alone := [name for name in names if not make_method(name).shares_work]):
         raise BrainsurgeonError(
             f"method {alone[0]!r} does not share its work out among {distributed.world_size()} processes: take "
             '"layerwise", "wanda", "sparsegpt", "gradual" or "auto", or start the command without torchrun'

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -33,12 +34,12 @@ class KeptRows:
     factor: Callable[[Tensor], Tensor]
     kept: Tensor
 
-    @property
+    @cached_property
     def _light(self) -> Tensor:
         """Which rows keep more inputs than they have lost, R×1."""
         return 2 * self.kept.sum(1, keepdim=True) > self.kept.shape[1]
 
-    @property
+    @cached_property
     def _group(self) -> Tensor:
         rows, groups = self.kept.shape[0], self.matrix.shape[0]
         return torch.arange(rows, device=self.kept.device) // (rows // groups)

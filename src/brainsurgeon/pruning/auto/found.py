@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ def load_found(store: Any, model: nn.Module) -> Found | None:
 def first_found(found: Found | None, model: nn.Module, masks: Iterable[str]) -> Found | None:
     """Return what the first rank has found by itself, on all ranks, with its weights in a model of each; None if none.
 
+    A rank that has found nothing writes into a copy of `model`.
     For methods that share nothing out: their ranks do the same work, but need not end it by the same clock.
     """
     if world_size() == 1:
@@ -62,7 +64,7 @@ def first_found(found: Found | None, model: nn.Module, masks: Iterable[str]) -> 
         return None
     if found is None:
         empty = {name: torch.zeros_like(model.get_parameter(name), dtype=torch.bool) for name in masks}
-        found = Found(0.0, 0, empty, model)
+        found = Found(0.0, 0, empty, copy.deepcopy(model))
     with torch.no_grad():
         for own in _tensors(found.model).values():
             own.copy_(broadcast(own.detach().clone(), 0))

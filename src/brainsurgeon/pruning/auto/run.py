@@ -15,17 +15,14 @@ from brainsurgeon.distributed import agreed, check_same, is_first, world_size
 from brainsurgeon.events import Event, Value
 from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
-from brainsurgeon.network.distillation import held_out_distance
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.pruning.auto.candidates import Candidate, candidates, candidates_in_time
 from brainsurgeon.pruning.auto.found import Found, first_found, load_found, save_found
-from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.method import Gradual
-from brainsurgeon.pruning.judging import ENOUGH, affordable
-from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
 from brainsurgeon.pruning.outcome import Outcome, Task
-from brainsurgeon.pruning.ranks import agreed_part, check_alike, mean_of_shares
-from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.pruning.ranks import agreed_part, check_alike
+from brainsurgeon.samples.batches import batch_size
 from brainsurgeon.samples.held_out import TrainingSamples
 
 if TYPE_CHECKING:
@@ -56,7 +53,7 @@ class AutoRun:
         self.losses: dict[str, float] = {}
         self.gradients = 0
         self.cut: Found | None = None
-        self.before = self._measured(surgery.batch_loss.model)
+        self.before = judged(surgery, surgery.batch_loss.model, self.held_out)
 
     def run(self) -> Outcome:
         """Try the candidates; write the best one's model into the task's."""
@@ -103,8 +100,8 @@ class AutoRun:
             self.notes.append(f"time was up before {candidate.name} was tried")
             return None
         found = self._in_time(candidate, store.child(name) if store else None)
-        if not isinstance(candidate.method, Layerwise | Gradual):
-            found = first_found(found, copy.deepcopy(self.task.model), self.surgery.weights.names)
+        if not candidate.method.shares_work:
+            found = first_found(found, self.task.model, self.surgery.weights.names)
         if found is None:
             self.notes.append(f"{candidate.name} was left out: its time was up before it had found anything")
         elif kept is not None and is_first():
@@ -113,7 +110,7 @@ class AutoRun:
 
     def _in_time(self, candidate: Candidate, store: object) -> Found | None:
         """Return what a candidate finds; one that shares nothing out is run by every rank for itself, by its clock."""
-        together = isinstance(candidate.method, Layerwise | Gradual) and self.clock.shared
+        together = candidate.method.shares_work and self.clock.shared
         try:
             with self.clock.sharing(together), self.clock.within(candidate.share * self.clock.left):
                 return self._tried(candidate, store if together or is_first() else None)
@@ -136,33 +133,22 @@ class AutoRun:
         record = {key: value for key, value in outcome.record.items() if key in KEPT}
         gradients = int(outcome.record.get("sample_gradients", 0))
         with self.clock.unlimited():
-            loss = self._judge(model, self.clock.shared)
+            loss = self._judge(model)
         return Found(loss, gradients, dict(outcome.masks), model, outcome.notes, record)
 
-    def _judge(self, model: nn.Module, shared: bool) -> float:
+    def _judge(self, model: nn.Module) -> float:
         """Return what the held-out samples say: the loss or, where they are few, the distance from the dense."""
-        surgery, outputs = self.surgery, self.outputs
-
-        def judged(some: list[Batch]) -> float | None:
-            if self.few and outputs is not None:
-                return held_out_distance(model, surgery.batch_loss.model, outputs, some)
-            return measured_loss(model, surgery.loss, some, surgery.device)
-
+        distance = self.outputs if self.few else None
         with self.clock.measure("held-out"):
-            loss = mean_of_shares(judged, self.held_out) if shared else judged(self.held_out)
+            loss = judged(self.surgery, model, self.held_out, distance, self.clock.shared)
         return math.inf if loss is None else loss
-
-    def _measured(self, model: nn.Module) -> float | None:
-        """Return the mean loss on the held-out samples; every rank takes some of them."""
-        surgery = self.surgery
-        return mean_of_shares(lambda some: measured_loss(model, surgery.loss, some, surgery.device), self.held_out)
 
     def _outcome(self, name: str, best: Found) -> Outcome:
         self.task.model.load_state_dict(best.model.state_dict())
-        judged = "distance from the dense outputs" if self.few and self.outputs is not None else "loss"
+        told = "distance from the dense outputs" if self.few and self.outputs is not None else "loss"
         shown = ", ".join(f"{other} {value:.4g}" for other, value in self.losses.items())
         looked = sum(map(batch_size, self.held_out))
-        said = f"{name} was kept: held-out {judged} on {looked} samples: {shown}"
+        said = f"{name} was kept: held-out {told} on {looked} samples: {shown}"
         record = {
             "chosen": name,
             "candidates": self.losses,
@@ -179,5 +165,5 @@ class AutoRun:
             seconds=self.clock.seconds,
             record=record | best.record,
             notes=notes if is_first() else (),
-            measure=self._measured if world_size() > 1 else None,
+            measure=(lambda model: judged(self.surgery, model, self.held_out)) if world_size() > 1 else None,
         )

@@ -73,6 +73,7 @@ class Gradual:
 
     uses_curvature = True
     uses_data = True
+    shares_work = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", as_pattern(self.pattern))

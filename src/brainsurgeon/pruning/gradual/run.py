@@ -17,19 +17,18 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.network.checks import check_attached, check_loss, check_separate, check_suspects
-from brainsurgeon.network.distillation import Teacher, held_out_distance
+from brainsurgeon.network.distillation import Teacher
 from brainsurgeon.network.layout import in_fast_layout
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
-from brainsurgeon.pruning.finish import measured_loss
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
 from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, SEARCHED, best_rate, tries_of
 from brainsurgeon.pruning.gradual.student import Student
-from brainsurgeon.pruning.judging import ENOUGH, affordable
+from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import budget_in
-from brainsurgeon.pruning.ranks import agreed_part, check_alike, mean_of_shares
+from brainsurgeon.pruning.ranks import agreed_part, check_alike
 from brainsurgeon.samples.batches import Batch, is_tokens, regroup
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
@@ -54,12 +53,16 @@ class GradualRun:
             raise BrainsurgeonError(f"method {method.name!r} needs training samples: give data (only `mp` needs none)")
         self.method, self.surgery, self.task = method, surgery, task
         self.samples = task.samples or TrainingSamples(surgery.data, task.seed, surgery.device, method.max_samples)
-        if task.samples is None:  # else whoever split them has looked
+        if task.samples is None:
             check_alike(surgery.original, self.samples.everything())
         held_out = self.samples.held_out()
         self.held_out = agreed_part(affordable(surgery.batch_loss, held_out, task.clock), held_out)
-        check_suspects(surgery.batch_loss, self.samples.everything())
-        check_loss(surgery.batch_loss, self.held_out[0])
+        self.notes: list[str] = []
+        if task.samples is None:  # else whoever split them has looked, and tells it
+            check_suspects(surgery.batch_loss, self.samples.everything())
+            check_loss(surgery.batch_loss, self.held_out[0])
+            if not isinstance(surgery.loss, Match):
+                self.notes += check_separate(surgery.batch_loss, self.held_out[0], group=0)
         self.few = self.samples.held < ENOUGH
         self.plan = method.plan.for_few(self.few)
         self.dense = surgery.batch_loss.model
@@ -76,12 +79,6 @@ class GradualRun:
         self.batch_size = min(method.batch_size or (TEXTS if self.tokens else BATCH), method.max_gradients)
         self.final = budget_in(method.pattern, surgery, task.shares)
         check_attached(self.teacher.parts, self.dense, self.held_out[0])
-        # On samples that another run has split, that run tells it.
-        self.notes = (
-            list[str]()
-            if task.samples or isinstance(surgery.loss, Match)
-            else list(check_separate(surgery.batch_loss, self.held_out[0], group=0))
-        )
         self.gradients, self.saved = 0, time.monotonic()
         self.legs = task.start.legs if task.start else 0
         self.begun = (task.begun or self._begin()) if method.first_cut else None
@@ -90,7 +87,7 @@ class GradualRun:
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
         method, clock = self.method, self.task.clock
-        before = self._measured(self.dense)
+        before = judged(self.surgery, self.dense, self.held_out)
         stored = self.task.store.load_part(0) if self.task.store else None
         reached = torch.tensor(-1.0 if stored is None else float(stored["step"]))
         check_same(reached, "stored states", "let all of them read the same folder")
@@ -124,7 +121,7 @@ class GradualRun:
                 "held_out_samples": self.samples.held,
             },
             notes=tuple(self.notes) if is_first() else (),
-            measure=self._measured if world_size() > 1 else None,
+            measure=(lambda model: judged(self.surgery, model, self.held_out)) if world_size() > 1 else None,
         )
 
     def _network(self) -> nn.Module:
@@ -274,16 +271,8 @@ class GradualRun:
         """Return what the held-out samples say of a student: the distance from the dense outputs where they are few."""
         student.write(student.model)
         student.model.eval()
-        parts = self.teacher.parts
-        if self.few and parts is not None:
-            distance = mean_of_shares(lambda b: held_out_distance(student.model, self.dense, parts, b), self.held_out)
-            return distance or 0.0
-        return self._measured(student.model) or 0.0
-
-    def _measured(self, model: nn.Module) -> float | None:
-        """Return the mean loss on the held-out samples; every rank takes some of them."""
-        surgery = self.surgery
-        return mean_of_shares(lambda some: measured_loss(model, surgery.loss, some, surgery.device), self.held_out)
+        distance = self.teacher.parts if self.few else None
+        return judged(self.surgery, student.model, self.held_out, distance) or 0.0
 
     @torch.no_grad()
     def _write_buffers(self, student: Student) -> None:

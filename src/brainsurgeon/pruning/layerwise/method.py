@@ -79,6 +79,7 @@ class Layerwise:
 
     uses_curvature = True
     uses_data = True
+    shares_work = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", as_pattern(self.pattern))

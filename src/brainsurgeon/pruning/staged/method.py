@@ -74,6 +74,7 @@ class Staged:
 
     uses_curvature = True
     uses_data = True
+    shares_work = False
 
     def __post_init__(self) -> None:
         schedule = Stages.of(self.schedule)
