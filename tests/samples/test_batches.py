@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import needs_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -19,6 +20,7 @@ from brainsurgeon.samples.batches import (
     map_tensors,
     regroup,
     replayable,
+    sent,
     tensors_of,
 )
 
@@ -160,3 +162,17 @@ def test_an_iterator_is_read_once_and_no_further_than_asked() -> None:
 @pytest.mark.parametrize("data", [None, [1, 2], (torch.ones(2), torch.ones(2)), {"x": torch.ones(2)}], ids=str)
 def test_what_can_be_read_again_is_left_as_it_is(data: Any) -> None:
     assert replayable(data) is data
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[needs_gpu, pytest.mark.gpu])])
+def test_a_tensor_is_sent_whole(device: str) -> None:
+    """Also when its memory is written again at once: the copy is the device's own."""
+    place = torch.device(device)
+    kept = []
+    for number in range(20):
+        numbers = torch.full((1000,), float(number))
+        kept.append(sent(numbers, place).clone())
+        numbers.fill_(-1)
+    for number, found in enumerate(kept):
+        assert found.device.type == device
+        assert bool((found == number).all())

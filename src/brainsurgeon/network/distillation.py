@@ -100,6 +100,7 @@ class Teacher:
         self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch, kept: Mapping[str, Tensor] | None = None
     ):
         self.dense, self.lesson, self.trust = dense, lesson, Trust()
+        self._aside: torch.cuda.Stream | None = None
         self._kept, self._probe = dict(kept or {}), probe
         self.parts = output_loss(loss, dense, probe)
         if self.parts is None and (lesson.share or lesson.features):
@@ -124,7 +125,8 @@ class Teacher:
 
         def value(batch: Batch, student: Callable[[], Any]) -> Tensor:
             try:
-                return self._value(batch, student(), ours, theirs, scales)
+                answer = self._asked(batch)
+                return self._value(batch, student(), answer, ours, theirs, scales)
             finally:
                 ours.clear()
                 theirs.clear()
@@ -142,6 +144,36 @@ class Teacher:
         return self.parts.outputs(model, batch)
 
     @torch.no_grad()
+    def _asked(self, batch: Batch) -> Callable[[], Any] | None:
+        """Have the dense network answer, if it is listened to; return what gives its outputs.
+
+        In a step that is recorded it answers beside the student: a small network leaves most of a GPU idle.
+        """
+        parts, lesson = self.parts, self.lesson
+        assert parts is not None
+        if not (lesson.share or lesson.features) or (self._leads and not self.trust.listens):
+            return None
+        if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+            wanted = parts.outputs(self.dense, batch)
+            return lambda: wanted
+        current = torch.cuda.current_stream()
+        aside = self._aside = self._aside or torch.cuda.Stream(current.device)
+        aside.wait_stream(current)
+        with torch.cuda.stream(aside):
+            wanted = parts.outputs(self.dense, batch)
+
+        def answer() -> Any:
+            current.wait_stream(aside)
+            return wanted
+
+        return answer
+
+    @property
+    def _leads(self) -> bool:
+        """Whether the dense network is followed only as long as it does better."""
+        return self.lesson.while_better and self.lesson.share < 1
+
+    @torch.no_grad()
     def _scales(self, theirs: list[Tensor]) -> Tensor | None:
         """Return 1/Var(ā) of each watched layer of the dense network, on the samples it was given to look at."""
         if not self.lesson.features:
@@ -152,19 +184,23 @@ class Teacher:
         return torch.stack(found) if found else None
 
     def _value(
-        self, batch: Batch, found: Any, ours: list[Tensor], theirs: list[Tensor], scales: Tensor | None
+        self,
+        batch: Batch,
+        found: Any,
+        answer: Callable[[], Any] | None,
+        ours: list[Tensor],
+        theirs: list[Tensor],
+        scales: Tensor | None,
     ) -> Tensor:
         parts, lesson = self.parts, self.lesson
         assert parts is not None
         loss = parts.loss(found, batch) if lesson.share < 1 else None
-        if not (lesson.share or lesson.features):
+        if answer is None:
             assert loss is not None
+            if self._leads and (lesson.share or lesson.features):
+                self.trust.weigh(loss, None)
             return loss
-        if loss is not None and lesson.while_better and not self.trust.listens:
-            self.trust.weigh(loss, None)
-            return loss
-        with torch.no_grad():
-            wanted = parts.outputs(self.dense, batch)
+        wanted = answer()
         lessons = self._lessons(found, wanted, ours, theirs, scales)
         if loss is None:
             return lessons

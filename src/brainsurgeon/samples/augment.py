@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.batches import Batch, sent
 
 
 def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
@@ -16,7 +16,7 @@ def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Ten
     number, _, height, width = images.shape
     padded = pad(images, (padding,) * 4)
     shift = torch.randint(0, 2 * padding + 1, (2, number, 1), generator=generator, device=generator.device)
-    shift = shift.to(images.device)
+    shift = sent(shift, images.device)
     rows = shift[0] + torch.arange(height, device=images.device)  # (number, height)
     columns = shift[1] + torch.arange(width, device=images.device)
     batch = torch.arange(number, device=images.device)
@@ -27,7 +27,7 @@ def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Ten
 def random_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror every image of a batch left to right with probability one half."""
     coin = torch.rand(len(images), generator=generator, device=generator.device) < 0.5
-    return torch.where(coin.to(images.device).view(-1, 1, 1, 1), images.flip(-1), images)
+    return torch.where(sent(coin, images.device).view(-1, 1, 1, 1), images.flip(-1), images)
 
 
 def crop_and_flip(batch: Batch, generator: torch.Generator) -> Batch:

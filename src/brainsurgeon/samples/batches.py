@@ -91,6 +91,13 @@ def moved(batch: Batch, device: torch.device) -> Batch:
     return map_tensors(move, batch)
 
 
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on a device; a GPU goes on with its work while it is copied there."""
+    if device.type != "cuda" or tensor.device.type != "cpu":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)  # from any other memory it would be waited for
+
+
 def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
     """Read `data` as batches: a loader, a data set, an iterable of batches, or all samples as tensors.
 

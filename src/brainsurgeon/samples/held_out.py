@@ -20,6 +20,7 @@ from brainsurgeon.samples.batches import (
     map_tensors,
     moved,
     regroup,
+    sent,
     tensors_of,
 )
 
@@ -139,7 +140,7 @@ class TrainingSamples:
 
 def data_part(data: Batch, chosen: torch.Tensor) -> Batch:
     """Return some samples of tensors, wherever these lie."""
-    return map_tensors(lambda tensor: tensor[chosen.to(tensor.device)], data)
+    return map_tensors(lambda tensor: tensor[sent(chosen, tensor.device)], data)
 
 
 def _read(batches: Iterator[Batch], limit: int) -> list[Batch]:

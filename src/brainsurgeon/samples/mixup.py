@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from brainsurgeon.samples.batches import Batch, batch_size, map_tensors, tensors_of
+from brainsurgeon.samples.batches import Batch, batch_size, map_tensors, sent, tensors_of
 
 MIXED = 0.5
 """The share of samples that are mixed of two."""
@@ -32,7 +32,7 @@ def _mixed(inputs: Batch, generator: torch.Generator) -> Batch:
     share = share.masked_fill(torch.rand(size, generator=generator) >= MIXED, 1.0)
 
     def of(tensor: Tensor) -> Tensor:
-        part = share.to(tensor.device, tensor.dtype).view(-1, *[1] * (tensor.dim() - 1))
-        return part * tensor + (1 - part) * tensor[order.to(tensor.device)]
+        part = sent(share, tensor.device).to(tensor.dtype).view(-1, *[1] * (tensor.dim() - 1))
+        return part * tensor + (1 - part) * tensor[sent(order, tensor.device)]
 
     return map_tensors(of, inputs)

@@ -134,6 +134,7 @@ def test_steps_are_played_and_not_only_taken(monkeypatch: pytest.MonkeyPatch) ->
     calls = run.student.model.calls
     assert isinstance(calls, int)
     assert calls < 10  # of 40 steps
+    assert run.teacher._aside is not None  # the dense network answered beside the student
 
 
 @needs_gpu
