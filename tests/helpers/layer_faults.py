@@ -152,8 +152,8 @@ LAYER_FAULTS = [
     Fault(
         "pruned weights never come back",
         "pruning/gradual/student.py",
-        "return score if returning else",
-        "return score if not returning else",
+        "            if not returning:\n                score",
+        "            if returning:\n                score",
         GRADUAL,
     ),
     Fault(

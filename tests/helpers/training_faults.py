@@ -87,8 +87,8 @@ TRAINING_FAULTS = [
     Fault(
         "weights that were gone before are kept by a later cut",
         "pruning/gradual/student.py",
-        "score = score.masked_fill(self.gone[name], -1.0)",
-        "score = score.clone()",
+        "score.masked_fill_(self.gone[name], -1.0)",
+        "score.clone()",
         f"{GRADUAL}/test_student.py",
     ),
     Fault(
@@ -104,6 +104,20 @@ TRAINING_FAULTS = [
         "if self.losses is not None and self.steps % ASKED == 0:",
         "if self.losses is not None:",
         "tests/network/test_distillation.py",
+    ),
+    Fault(
+        "a rate below the usual one taken where it is hardly better",
+        "pruning/gradual/rates.py",
+        "worth = WORTH if near and way < 0 and best <= USUAL else 1.0",
+        "worth = 1.0",
+        f"{GRADUAL}/test_rates.py",
+    ),
+    Fault(
+        "a state of training that is not finite goes on",
+        "pruning/gradual/loop.py",
+        "if not bool(torch.stack(largest).isfinite().all()):",
+        "if not bool(torch.stack(largest).isfinite().any()):",
+        f"{GRADUAL}/test_loop.py",
     ),
     Fault(
         "features weighed by their variance",

@@ -20,7 +20,7 @@ from brainsurgeon.network.footprint import Footprint
 from brainsurgeon.network.gradients import PASSED, chunk_rows, rows_at_once
 from brainsurgeon.network.streamed_costs import STATE_BYTES
 from brainsurgeon.network.weights import PrunableWeights
-from brainsurgeon.pruning.auto.candidates import MOST_ENTRIES, ROWS, SMALL
+from brainsurgeon.pruning.auto.candidates import MOST_ENTRIES, ROWS, SMALL, is_sure
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.judging import ENOUGH
@@ -91,11 +91,12 @@ def memory_needs(
 
 def _auto(method: Auto, weights: PrunableWeights, model_bytes: int, sample: Footprint) -> dict[str, int]:
     """Return the needs of the largest candidate, and the copies that are kept beside it."""
-    tried: list[Method] = [Layerwise()]
+    held = held_out_of(int(min(sample.samples, method.max_samples or MOST_READ)))
+    sure = is_sure(method.gradients, held < ENOUGH, sample.tokens, weights.size)
+    tried: list[Method] = [] if sure and method.max_seconds is None else [Layerwise()]
     if method.gradients:
         tried.append(Gradual(max_gradients=method.gradients, max_samples=method.max_samples))
     rows = MOST_ENTRIES // weights.size if method.max_seconds is not None else ROWS if weights.size <= SMALL else 0
-    held = held_out_of(int(min(sample.samples, MOST_READ)))
     if min(rows, ROWS) >= 1 and (method.max_seconds is not None or not method.gradients):
         tried.append(make_method("cbs", {"num_gradients": int(min(rows, ROWS, max(1, sample.samples - held)))}))
     needs = sorted((memory_needs(one, weights, model_bytes, sample) for one in tried), key=lambda n: sum(n.values()))

@@ -91,9 +91,34 @@ def test_a_large_language_model_is_only_trained_from_its_cut(toy: Any, monkeypat
     assert shares(toy, 10**6) == {"layerwise, trained": 10**6}
 
 
+def names(toy: Any, **settings: Any) -> list[str]:
+    """The candidates without a limit of time."""
+    return [candidate.name for candidate in module.candidates(begun(toy, **settings))]
+
+
+def test_with_many_samples_and_steps_nothing_is_tried_beside_training(
+    toy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut at once is tried where training might not be ahead: few samples or steps, many weights, no outputs."""
+    sure = 64 * module.SURE
+    assert names(toy, max_gradients=sure) == ["layerwise", "gradual"]  # the toy has few samples
+    monkeypatch.setattr(run_module, "ENOUGH", 1)
+    assert names(toy, max_gradients=sure) == ["gradual"]
+    assert names(toy, max_gradients=sure - 1) == ["layerwise", "gradual"]
+    assert names(toy, effort="quick")[0] == "layerwise"
+    assert names((*toy[:2], lambda model, batch: model(batch[0]).square().mean()), max_gradients=sure)[0] == "layerwise"
+    monkeypatch.setattr(module, "LARGE", 1)
+    assert names(toy, max_gradients=sure) == ["layerwise", CUT, "gradual"]
+
+
 def shares(toy: Any, gradients: int) -> dict[str, int]:
     """The gradients of each candidate that trains."""
-    method, surgery = Auto(max_gradients=gradients), Surgery(*toy, progress=False)
+    chosen = module.candidates(begun(toy, max_gradients=gradients))
+    return {c.name: c.method.max_gradients for c in chosen if isinstance(c.method, Gradual)}
+
+
+def begun(toy: Any, **settings: Any) -> AutoRun:
+    """A run that has tried nothing yet."""
+    surgery = Surgery(*toy, progress=False)
     task = Task(copy.deepcopy(surgery.original), [], 0, silent, Clock(surgery.device, silent))
-    run = AutoRun(method, surgery, task)
-    return {c.name: c.method.max_gradients for c in module.candidates(run) if isinstance(c.method, Gradual)}
+    return AutoRun(Auto(**settings), surgery, task)

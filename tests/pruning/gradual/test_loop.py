@@ -210,6 +210,16 @@ def test_training_that_diverges_is_told_in_words(rate: float, steps: int) -> Non
         training.run()
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_one_number_that_is_not_finite_is_noticed(value: float) -> None:
+    training = training_of(BY_NAME["residual"])
+    training._check_finite(1)
+    with torch.no_grad():
+        next(iter(training.student.values.values())).view(-1)[3] = value
+    with pytest.raises(BrainsurgeonError, match="diverged by step 7"):
+        training._check_finite(7)
+
+
 def test_without_cuts_the_mask_that_it_began_with_stays() -> None:
     training = training_of(BY_NAME["residual"], 10, plan=Plan(end=0.0, cuts=0))
     pruned = {name: torch.rand(mask.shape) < 0.4 for name, mask in training.student.masks.items()}

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brainsurgeon.pruning.gradual.rates import FIRST_RATE, LONGER, RATES, SEARCHED, TRIED, best_rate, tries_of
+from brainsurgeon.pruning.gradual.rates import (
+    FIRST_RATE,
+    LONGER,
+    RATES,
+    SEARCHED,
+    TRIED,
+    USUAL,
+    WORTH,
+    best_rate,
+    tries_of,
+)
 
 
 @given(st.lists(st.floats(0.0, 10.0), min_size=len(RATES), max_size=len(RATES)), st.integers(0, len(RATES) - 1))
@@ -24,6 +34,17 @@ def test_the_rate_is_no_worse_than_its_neighbours_and_each_is_tried_once(losses:
     for neighbour in (best - 1, best + 1):
         if 0 <= neighbour < len(RATES):
             assert losses[best] <= losses[neighbour]
+
+
+@pytest.mark.parametrize(("share", "taken"), [(0.99 * WORTH, USUAL - 1), (1.01 * WORTH, USUAL), (1.5, USUAL)])
+def test_a_rate_below_the_usual_one_must_be_much_better_where_samples_speak_for_the_dense(
+    share: float, taken: int
+) -> None:
+    losses = {RATES[USUAL + 1]: 1.1, RATES[USUAL]: 1.0, RATES[USUAL - 1]: share, RATES[USUAL - 2]: 0.9 * share}
+    assert best_rate(losses.__getitem__, FIRST_RATE, 8, near=True) == pytest.approx(LONGER * RATES[taken])
+    least = min(losses, key=lambda rate: losses[rate]) if share < 1 else RATES[USUAL]
+    losses[RATES[0]] = 5.0
+    assert best_rate(losses.__getitem__, FIRST_RATE, 8) == pytest.approx(LONGER * least)
 
 
 def test_rates_that_diverge_are_left_for_lower_ones() -> None:

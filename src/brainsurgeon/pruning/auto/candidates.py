@@ -33,6 +33,8 @@ LARGE = 10_000_000
 """A network of at least so many weights is cut layer by layer and then trained, too."""
 FEW_STEPS, FEW_SAMPLES_STEPS = 150, 400
 """With fewer steps, of many samples and of few, there are too few to prune step by step: a cut is trained instead."""
+SURE = 400
+"""With so many steps of many samples pruning while training is known to be ahead of any cut at once (docs/auto.md)."""
 ROWS, LEAST_ROWS = 1000, 40
 """Gradients of the Fisher matrix, and how many are too few to be worth a candidate."""
 MOST_ENTRIES = 500_000_000
@@ -70,13 +72,19 @@ def candidates(run: AutoRun) -> Iterator[Candidate]:
     """Yield what is tried without a limit of time; one that trains comes last, because it is the best where it fits."""
     layered = bool(linear_maps(run.surgery.original, run.surgery.weights.names))
     size, trains = run.surgery.weights.size, bool(run.method.gradients)
-    if layered:
+    texts, seen = is_tokens(run.held_out[0]), run.outputs is not None
+    if layered and not (seen and is_sure(run.method.gradients, run.few, texts, size)):
         yield Candidate("layerwise", Layerwise())
     if size <= SMALL and not trains:
         yield Candidate("cbs", _by_fisher(min(ROWS, run.samples.size), (Magnitude(), WoodFisher())))
     if not layered and (trains or size > SMALL):
         yield Candidate("mp", OneShot(Magnitude(), name="mp"))
     yield from _trained(run, layered)
+
+
+def is_sure(gradients: int, few: bool, texts: bool, size: int) -> bool:
+    """Say whether pruning while training needs nothing beside it: samples and steps are many, weights not too many."""
+    return not few and size < LARGE and gradients // (TEXTS if texts else BATCH) >= SURE
 
 
 def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:

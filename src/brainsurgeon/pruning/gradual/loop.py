@@ -176,8 +176,8 @@ class Training:
         return max(by_steps, self._gone_by + (1 - self._gone_by) * by_time)
 
     def _check_finite(self, step: int) -> None:
-        finite = torch.stack([torch.isfinite(value).all() for value in self.student.values.values()])
-        if not bool(finite.all()):  # a device is waited for once
+        largest = torch._foreach_norm([value.detach() for value in self.student.values.values()], math.inf)
+        if not bool(torch.stack(largest).isfinite().all()):  # a device is waited for once
             raise self._diverged(step)
 
     def _diverged(self, step: int) -> DivergedError:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 Augment = Callable[[Batch, torch.Generator], Batch]
-FEATURES, FEATURES_OF_MANY = 10.0, 1.0
-"""The weight of the distance from the dense network's normalised features, with few samples held out and with many."""
+FEATURES = 10.0
+"""The weight of the distance from the dense network's normalised features, where few samples are held out."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Gradual:
         distil: the share of the distance from the dense outputs in what is minimised; None: all of it where few samples
             are held out, else half as long as the dense network does better than the pruned one, and none after that.
         temperature: of that distance; None: 4 where few samples are held out, else 2.
-        features: the weight of the distance from what the dense network's layers give; None: chosen likewise.
+        features: the weight of the distance from what the dense network's layers give; None: 10 where few samples are
+            held out and the network has normalisation layers, else 0.
         mix: train on mixed samples (mixup); None: where few samples are held out and the inputs are real numbers.
         augment: changes a training batch, drawing from the generator it is given.
         repair: "weights" trains the prunable weights, "all" biases and normalisation too.
@@ -108,6 +109,6 @@ class Gradual:
         share = self.distil if self.distil is not None else 1.0 if few else 0.5
         temperature = self.temperature if self.temperature is not None else 4.0 if few else 2.0
         features = self.features if self.features is not None else 0.0
-        if self.features is None and normalised and share:
-            features = FEATURES if few else FEATURES_OF_MANY
+        if self.features is None and normalised and few and share:
+            features = FEATURES
         return Lesson(share, temperature, features, while_better=not few and self.distil is None)

@@ -11,6 +11,8 @@ LONGER = 0.7
 """What a long run takes of the rate that is best in a short one, which has fewer steps to get anywhere."""
 FIRST_RATE, FIRST_REPAIR = 4, 2
 """The number of the rate that is tried first: with cuts to come, and after the only cut."""
+USUAL, WORTH = 3, 0.75
+"""The number of a rate that is seldom too high, and how low the loss of the next lower one must be beside its own."""
 TRIED, SEARCHED = 0.03, 0.25
 """The share of the sample gradients that each try of a learning rate takes, and that all of them may take."""
 FEWEST_STEPS = 20
@@ -22,10 +24,12 @@ def tries_of(gradients: int, batch: int) -> tuple[int, int]:
     return steps, int(SEARCHED * gradients / (steps * batch))
 
 
-def best_rate(held: Callable[[float], float], first: int, tries: int) -> float:
+def best_rate(held: Callable[[float], float], first: int, tries: int, near: bool = False) -> float:
     """Return the learning rate with the least held-out loss, for a long run.
 
-    `held` tells the loss after a short run at a rate, infinity where it diverges or is not tried any more.
+    `held` tells the loss after a short run at a rate, infinity where it diverges or is not tried any more. It speaks
+    for staying `near` the dense network where that was trained on the held-out samples too: a rate below the usual one
+    must then be much better to be taken.
     """
     losses: dict[int, float] = {}
 
@@ -39,6 +43,9 @@ def best_rate(held: Callable[[float], float], first: int, tries: int) -> float:
         while best and loss(best) == math.inf:  # it diverges
             best -= 1
         for way in (-1, 1):
-            while 0 <= best + way < len(RATES) and loss(best + way) < loss(best):
+            while 0 <= best + way < len(RATES):
+                worth = WORTH if near and way < 0 and best <= USUAL else 1.0
+                if loss(best + way) >= worth * loss(best):
+                    break
                 best += way
     return LONGER * RATES[best]

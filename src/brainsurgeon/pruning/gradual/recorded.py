@@ -173,14 +173,15 @@ def in_place(before: Mapping[Any, Tensor], after: Mapping[Any, Tensor]) -> bool:
 
 def agree(before: dict[str, Tensor], played: dict[str, Tensor], after: dict[str, Tensor]) -> bool:
     """Say whether two steps from the same state have changed all tensors alike."""
-    good = []
-    for name, tensor in after.items():
-        if not tensor.is_floating_point():
-            good.append((tensor == played[name]).all())
-            continue
-        change, apart = (tensor - before[name]).double().norm(), (tensor - played[name]).double().norm()
-        good.append(apart <= APART * change + 1e-6 * tensor.double().norm())
-    return bool(torch.stack(good).all())
+    real = [name for name, tensor in after.items() if tensor.is_floating_point()]
+    whole = [name for name in after if name not in real]
+    start, one, other = ([tensors[name].float() for name in real] for tensors in (before, played, after))
+    change, apart, size = (
+        torch.stack(torch._foreach_norm(tensors))
+        for tensors in (torch._foreach_sub(other, start), torch._foreach_sub(other, one), other)
+    )
+    alike = [(apart <= APART * change + 1e-6 * size).all(), *((after[n] == played[n]).all() for n in whole)]
+    return bool(torch.stack(alike).all())
 
 
 def _alike(one: Batch, other: Batch) -> bool:

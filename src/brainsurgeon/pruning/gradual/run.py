@@ -182,7 +182,7 @@ class GradualRun:
 
         first = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
         with self.task.clock.measure("learning rate"):
-            return best_rate(held, first, tries)
+            return best_rate(held, first, tries, near=not self.few and self.method.first_cut is None)
 
     def _try(self, steps: int, rate: float, deadline: float) -> float:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""

@@ -87,21 +87,25 @@ class Student:
     @torch.no_grad()
     def cut(self, budget: Budget, power: float, returning: bool) -> None:
         """Find the mask again: exactly the budget's counts of the lowest scores go."""
-        scores = torch.cat([self._score(name, power, returning).reshape(-1) for name in self.weights.names])
-        pruned = self.weights.unflatten(budget.lowest(scores))
-        for name, mask in self.masks.items():
-            mask.copy_(~pruned[name])
-            if not returning:
-                self.values[name].mul_(mask)
+        scores = torch.cat([score.reshape(-1) for score in self._scores(power, returning)])
+        kept = self.weights.unflatten((~budget.lowest(scores)).to(scores.dtype))
+        torch._foreach_copy_(list(self.masks.values()), [kept[name] for name in self.masks])
+        if not returning:
+            self.settle()
 
-    def _score(self, name: str, power: float, returning: bool) -> Tensor:
-        value = self.values[name]
-        score = value.abs()
+    def _scores(self, power: float, returning: bool) -> list[Tensor]:
+        """Return the scores of each layer: there are many cuts, so all layers share a kernel where one can be had."""
+        scores = list(torch._foreach_abs([self.values[name] for name in self.masks]))
         if power:
-            score = score * (self.squares[name] + 1e-16).pow(power / 2)
-        if name in self.gone:
-            score = score.masked_fill(self.gone[name], -1.0)
-        return score if returning else torch.where(self.masks[name] > 0, score, -1.0)
+            roots = torch._foreach_add([self.squares[name] for name in self.masks], 1e-16)
+            torch._foreach_pow_(roots, power / 2)
+            torch._foreach_mul_(scores, roots)
+        for score, name in zip(scores, self.masks, strict=True):
+            if name in self.gone:
+                score.masked_fill_(self.gone[name], -1.0)
+            if not returning:
+                score.masked_fill_(self.masks[name] == 0, -1.0)
+        return scores
 
     @torch.no_grad()
     def settle(self) -> None:
