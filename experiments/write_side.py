@@ -12,6 +12,8 @@ NETWORKS = {
 }
 TITLES = {"mp": "MP", "wf-s": "WF-S", "wanda": "Wanda", "sparsegpt": "SparseGPT", "layerwise": "`layerwise`"}
 QUICK = "`auto`, quick"
+DENSE_PERPLEXITY = 24.9
+"""Of SmolLM2-135M, as experiments.language prints it."""
 
 
 def quick_table() -> str:
@@ -23,7 +25,27 @@ def quick_table() -> str:
             cells = [_accuracy(runs, method, sparsity) for method in (*TITLES, "auto-quick")]
             if cells[-1] != "–":
                 rows.append([f"{title} ({runs[0]['dense']:.2f})", f"{sparsity:g}", *cells])
-    return table(["network (dense)", "sparsity", *TITLES.values(), QUICK], rows)
+    return table(["network (dense)", "sparsity", *TITLES.values(), QUICK], [*rows, *_quick_language()])
+
+
+def _quick_language() -> list[list[str]]:
+    """Return the rows of the language model, in perplexity: the lower the better."""
+    runs = [
+        run
+        for run in read_lines(RESULTS / "language-smollm2-135m.jsonl")
+        if run["pattern"] == "default" and run.get("given", {}) in ({}, {"effort": "quick"})
+    ]
+    rows = []
+    for sparsity in (0.5, 0.7, 0.9):
+        own = [run for run in runs if run["sparsity"] == sparsity]
+        found = {
+            method: [r["perplexity"] for r in own if r["method"] == method and not r["given"]] for method in TITLES
+        }
+        found["auto-quick"] = [run["perplexity"] for run in own if run["given"]]
+        if found["auto-quick"]:
+            cells = [f"{min(values):,.1f}" if values else "–" for values in found.values()]
+            rows.append([f"SmolLM2-135M, perplexity ({DENSE_PERPLEXITY})", f"{sparsity:g}", *cells])
+    return rows
 
 
 def resnet50_table() -> str:
@@ -39,9 +61,11 @@ def resnet50_table() -> str:
 
 
 def _accuracy(runs: list[Record], method: str, sparsity: float) -> str:
-    """Return the accuracy of a method; of one that was run with both budgets the better."""
+    """Return the accuracy of a method: with the most gradients; of one that was run with both budgets the better."""
     names = (method, f"{method}-uniform")
-    found = [run["accuracy"] for run in runs if run["method"] in names and run["sparsity"] == sparsity]
+    own = [run for run in runs if run["method"] in names and run["sparsity"] == sparsity]
+    most = max((run.get("max_gradients") or 0 for run in own), default=0)
+    found = [run["accuracy"] for run in own if (run.get("max_gradients") or 0) == most]
     return f"{max(found):.2f}" if found else "–"
 
 

@@ -13,7 +13,6 @@ from brainsurgeon.network.modes import (
     modes_kept,
     own_mode,
     plain_attention,
-    train_statistics,
     unread_masks,
     without_cache,
 )
@@ -59,12 +58,6 @@ def test_what_was_changed_comes_back_after_an_error() -> None:
     assert torch.backends.mha.get_fastpath_enabled() == fused
     assert [model.config.use_cache, model[2].config.use_cache] == [True, False]
     assert [module.training for module in model] == [True, False, True]
-
-
-def test_only_the_statistics_of_batch_normalisation_follow_the_batches() -> None:
-    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(), nn.LayerNorm(3)).train()
-    train_statistics(model)
-    assert [module.training for module in model] == [False, True, False, False]
 
 
 def test_an_examined_copy_is_frozen_in_evaluation_mode_with_dense_gradients() -> None:

@@ -98,12 +98,6 @@ def unread_masks() -> Iterator[None]:
         vars(masking)["is_tracing"] = own
 
 
-def train_statistics(model: nn.Module) -> None:
-    """Let batch normalisation follow the batches; all else is in evaluation mode, where nothing is drawn at random."""
-    for module in model.modules():
-        module.training = isinstance(module, nn.modules.batchnorm._BatchNorm)
-
-
 def for_examination(model: nn.Module, device: torch.device) -> nn.Module:
     """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients."""
     model = model.to(device).eval().requires_grad_(False)

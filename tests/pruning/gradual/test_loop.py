@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from brainsurgeon.engine.budget import Budget
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event, silent
 from brainsurgeon.network.distillation import Lesson, Teacher
+from brainsurgeon.network.statistics import following, train_statistics
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual.loop import Plan, Training
@@ -218,6 +220,29 @@ def test_one_number_that_is_not_finite_is_noticed(value: float) -> None:
         next(iter(training.student.values.values())).view(-1)[3] = value
     with pytest.raises(BrainsurgeonError, match="diverged by step 7"):
         training._check_finite(7)
+
+
+@pytest.mark.parametrize("deadline", [math.inf, 0.0])
+def test_statistics_are_averaged_where_steps_and_time_allow(deadline: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean over the first batches again, with the weights as they are in the end."""
+    monkeypatch.setattr(loop_module, "AVERAGED", 2)
+    for steps, expected in ((19, False), (20, deadline == math.inf)):
+        training = training_of(BY_NAME["convolutional"], steps)
+        train_statistics(training.student.model)
+        norms = following(training.student.model)
+        assert norms
+        if deadline == 0.0:  # the time is up when the last step is taken
+            monkeypatch.setattr(training, "_share", lambda step, steps=steps: step / steps)
+            training.deadline = time.monotonic()
+        training.run()
+        found = [norm.running_mean.clone() for norm in norms]
+        for norm in norms:
+            norm.momentum = None
+            norm.num_batches_tracked.zero_()
+        for batch in islice(training.batches(0), 2):
+            training.teacher.outputs(training.student.model, batch)
+        same = all(torch.allclose(a, norm.running_mean, atol=1e-6) for a, norm in zip(found, norms, strict=True))
+        assert same == expected
 
 
 def test_without_cuts_the_mask_that_it_began_with_stays() -> None:

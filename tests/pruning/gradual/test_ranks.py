@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from training_ranks import APART, WAYS, normalised, pruned_in
 
-from brainsurgeon.network.modes import train_statistics
+from brainsurgeon.network.statistics import train_statistics
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.gradual import ranks
 from brainsurgeon.pruning.gradual.ranks import Shares, send_round, statistics

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +18,9 @@ from brainsurgeon.distributed import agreed, world_size
 from brainsurgeon.engine.budget import Budget
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
+from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.distillation import Teacher
+from brainsurgeon.network.statistics import average_statistics, following
 from brainsurgeon.pruning.gradual.ranks import Shares, send_round
 from brainsurgeon.pruning.gradual.recorded import recorded
 from brainsurgeon.pruning.gradual.step import Step, load_optimizer, optimizer_state, set_rate
@@ -25,6 +29,9 @@ from brainsurgeon.samples.batches import Batch, batch_size
 
 DECAY = 0.1
 """The weight decay where samples are many."""
+AVERAGED, PAYING = 64, 10
+"""Batches that the statistics of batch normalisation are averaged over in the end, and how many steps there must be for
+each of them."""
 TOLD = 1.0
 """Seconds between two events of training."""
 
@@ -150,8 +157,25 @@ class Training:
             self._cut(1.0, cut_at, step)
         self.student.settle()
         self._check_finite(step)
+        self._average_statistics(step, step - start)
         send_round(self.student)
         return step
+
+    def _average_statistics(self, steps: int, taken: int) -> None:
+        """Let the running statistics be those of many batches, if a few passes are little beside the steps."""
+        if steps < PAYING * AVERAGED or not following(self.student.model):
+            return
+        now = time.monotonic()
+        if now + AVERAGED * (now - self._begun) / max(taken, 1) > self.deadline:  # a pass takes less than a step
+            return
+        outputs = Outputs(self.student.model, self.teacher)
+
+        def passes() -> Iterator[Callable[[], Tensor]]:
+            for batch in itertools.islice(self.batches(0), AVERAGED):
+                pulse()
+                yield partial(self.student.forward, batch, outputs)
+
+        average_statistics(self.student.model, passes())
 
     def _step(
         self, optimizer: torch.optim.Optimizer, value: Callable[[Batch, Callable[[], Any]], Tensor]

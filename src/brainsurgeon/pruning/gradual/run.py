@@ -20,7 +20,7 @@ from brainsurgeon.network.checks import check_attached, check_loss, check_separa
 from brainsurgeon.network.distillation import Teacher
 from brainsurgeon.network.layout import in_fast_layout
 from brainsurgeon.network.match import Match
-from brainsurgeon.network.modes import train_statistics
+from brainsurgeon.network.statistics import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
 from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, SEARCHED, best_rate, tries_of
