@@ -28,6 +28,7 @@ from experiments.promises import promises_table
 from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, read_runs, table
 from experiments.searches_figure import searches_table
 from experiments.structured import structured_table
+from experiments.unseen import unseen_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables
@@ -159,6 +160,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "forecasts": forecast_table,
     "promises": promises_table,
     "quick": quick_table,
+    "unseen": unseen_table,
     "resnet50": resnet50_table,
     "semi-structured": semi_structured_table,
     "readme-paper": paper,

@@ -1,0 +1,138 @@
+"""What a part of the recipe is worth on images that neither pruning nor the dense network has seen.
+
+    python -m experiments.unseen DENSE.pt --checkpoints FOLDER [--device cuda] --runs 0.9 0.9:learning_rate=0.0014 …
+
+A ResNet20 is trained on 40,000 training images of CIFAR-10 and kept in DENSE.pt; it is taken from there if it is there
+already. Each run prunes it with the same 40,000 while training (`gradual`, crops and flips, 240,000 sample gradients),
+or with `layerwise`, and is judged on the other 10,000 training images. So a choice can be made that held-out samples
+cannot be asked about, because the dense network was trained on them, and without a look at the test images. A run is a
+sparsity and settings of `gradual` or its plan. Every finished run is a line of experiments/results/unseen.jsonl.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from brainsurgeon.files.versions import versions
+from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
+from brainsurgeon.pruning.gradual.loop import Plan
+from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.methods import Method
+from brainsurgeon.pruning.prune import prune
+from brainsurgeon.samples.augment import crop_and_flip
+from experiments.budgets import with_places
+from experiments.language import yaml_value
+from experiments.records import RESULTS, Record, append, is_done, read_lines, table
+
+SEEN, EPOCHS, BATCH, RATE = 40_000, 60, 128, 0.2
+Pairs = tuple[Tensor, Tensor]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compute the runs that are still missing."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    protocol = PROTOCOLS["resnet20"]
+    seen, unseen = _split(load_images(protocol, options.data).train())
+    model = load_network(protocol, [options.checkpoints]).to(options.device)
+    if not options.dense.exists():
+        train(model, (seen[0].to(options.device), seen[1].to(options.device)))
+        torch.save(model.state_dict(), options.dense)
+    model.load_state_dict(torch.load(options.dense, weights_only=True, map_location=options.device))
+    print(f"dense, unseen images: {accuracy(model, unseen):.2f}", flush=True)
+    for run in options.runs:
+        sparsity, _, rest = run.partition(":")
+        given = {
+            name: yaml_value(value) for name, _, value in (pair.partition("=") for pair in rest.split(",") if pair)
+        }
+        key = {"sparsity": float(sparsity), "seed": options.seed, "given": given}
+        if is_done(options.results / "unseen.jsonl", key):
+            continue
+        common: dict[str, Any] = {"include": protocol.settings.get("include"), "seed": options.seed, "progress": False}
+        result = prune(model, seen, float(sparsity), method(dict(given)), **common)
+        line: Record = {"accuracy": accuracy(result.model, unseen), "held_out_loss": result.loss_after}
+        line |= {"learning_rate": result.settings.get("learning_rate"), "versions": versions(options.device)}
+        append(options.results / "unseen.jsonl", key | line)
+        print(f"{run} seed {options.seed}: {line['accuracy']:.2f}", flush=True)
+
+
+def unseen_table() -> str:
+    """Tabulate the accuracy by settings and sparsity; write_tables writes it."""
+    runs = read_lines(RESULTS / "unseen.jsonl")
+    sparsities = sorted({run["sparsity"] for run in runs})
+    rows = []
+    for given in dict.fromkeys(_words(run["given"]) for run in runs):
+        own = {run["sparsity"]: f"{run['accuracy']:.2f}" for run in runs if _words(run["given"]) == given}
+        rows.append([given, *(own.get(sparsity, "–") for sparsity in sparsities)])
+    return table(["settings", *(f"{sparsity:g}" for sparsity in sparsities)], sorted(rows))
+
+
+def _words(given: Record) -> str:
+    return ", ".join(f"{name}={value:g}" if not isinstance(value, str) else value for name, value in given.items())
+
+
+def method(given: dict[str, Any]) -> Method:
+    """Return the method of a run from its settings."""
+    if given.pop("method", "gradual") == "layerwise":
+        return Layerwise(**given)
+    plan = Plan(**{name: given.pop(name) for name in list(given) if name in Plan.__dataclass_fields__})
+    return Gradual("auto", plan=plan, augment=crop_and_flip, **given)
+
+
+def train(model: nn.Module, seen: Pairs) -> None:
+    """Train from scratch: SGD with momentum, a rate that rises over a fifth of the steps and falls to zero."""
+    torch.manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight)
+        if isinstance(module, nn.BatchNorm2d | nn.Linear):
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.BatchNorm2d):
+            module.reset_running_stats()
+            nn.init.ones_(module.weight)
+    optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, weight_decay=5e-4, nesterov=True)
+    generator, steps, step = torch.Generator().manual_seed(5), EPOCHS * (SEEN // BATCH), 0
+    model.train()
+    for _ in range(EPOCHS):
+        for chosen in torch.randperm(SEEN, generator=generator).split(BATCH)[: SEEN // BATCH]:
+            share = step / steps
+            optimizer.param_groups[0]["lr"] = RATE * (share / 0.2 if share < 0.2 else 1 - (share - 0.2) / 0.8)
+            inputs, targets = crop_and_flip(tuple(part[chosen.to(part.device)] for part in seen), generator)
+            optimizer.zero_grad()
+            cross_entropy(model(inputs), targets).backward()
+            optimizer.step()
+            step += 1
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, pairs: Pairs) -> float:
+    """Return the share of right answers, in percent."""
+    model.eval()
+    device = next(model.parameters()).device
+    parts = zip(*(part.split(1000) for part in pairs), strict=True)
+    right = sum(int((model(inputs.to(device)).argmax(1).cpu() == targets).sum()) for inputs, targets in parts)
+    return 100 * right / len(pairs[0])
+
+
+def _split(pairs: Pairs) -> tuple[Pairs, Pairs]:
+    order = torch.randperm(len(pairs[0]), generator=torch.Generator().manual_seed(123))
+    seen, unseen = order[:SEEN], order[SEEN:]
+    return (pairs[0][seen], pairs[1][seen]), (pairs[0][unseen], pairs[1][unseen])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dense", type=Path)
+    parser.add_argument("--runs", nargs="+", required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    return with_places(parser)
+
+
+if __name__ == "__main__":
+    main()
