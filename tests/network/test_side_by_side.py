@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -69,15 +70,18 @@ def pair(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> tuple[BatchL
 CASES = {"residual": (Residual, (3, 6, 6)), "entangled": (Entangled, (4,))}
 
 
+@pytest.mark.parametrize("settings", [{}, {"constant": True, "most": 9}], ids=["all columns", "some, and a constant"])
 @pytest.mark.parametrize("kind", CASES)
-def test_every_layer_has_the_moments_of_passes_from_the_start_through_what_was_changed(kind: str) -> None:
+def test_every_layer_has_the_moments_of_passes_from_the_start_through_what_was_changed(
+    kind: str, settings: dict[str, Any]
+) -> None:
     live, dense, batches = pair(*CASES[kind])
     weights = find_weights(live.model)
     wanted = order_of_calls(live, weights, batches[0])
     plain, trained = copy.deepcopy(live), copy.deepcopy(dense)
     seen = []
-    for layer, moments in side_by_side(live, dense, weights, batches):
-        expected = collect_cross_moments(plain, trained, layer, batches)
+    for layer, moments in side_by_side(live, dense, weights, batches, **settings):
+        expected = collect_cross_moments(plain, trained, layer, batches, **settings)
         torch.testing.assert_close(moments.matrix, expected.matrix)
         torch.testing.assert_close(moments.cross, expected.cross)
         assert (moments.columns, moments.transposed) == (expected.columns, expected.transposed)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from brainsurgeon.engine.layer.units import Reader
-from brainsurgeon.network.inputs import Moments, collect_cross_moments, collect_moments, order_of_calls
+from brainsurgeon.network.inputs import Moments, collect_moments
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.modes import modes_kept
+from brainsurgeon.network.side_by_side import side_by_side
+from brainsurgeon.network.statistics import BatchNorm, average_statistics
 from brainsurgeon.network.weights import Layer, PrunableWeights
 from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.structured.groups import Group
@@ -88,9 +92,8 @@ def fit_again(
     With x its inputs in the smaller network, whose earlier layers are fitted already, and x̄ those in the dense one,
     the weights minimise E‖Wx − W̄x̄‖² with a damping that draws them to those they had.
     """
-    for layer, calls in order_of_calls(small, _only(layers), batches[0]).items():
+    for layer, moments in side_by_side(small, dense, _only(layers), batches, constant=True, most=COLUMNS):
         own, trained = layers[layer.name], of_dense[layer.name]
-        moments = collect_cross_moments(small, dense, layer, batches, calls, constant=True, most=COLUMNS)
         rows, target = (one.rows(one.weight.detach())[0].double() for one in (own, trained))
         axis = 1 if own.transposed else 0
         kept = cuts.kept.get((layer.name, axis))
@@ -119,17 +122,8 @@ def _shift(model: nn.Module, name: str, step: Tensor) -> None:
 @torch.no_grad()
 def statistics_again(loss: BatchLoss, batches: Sequence[Batch]) -> None:
     """Take the means and variances of batch normalisation anew from the samples; the last step of the fit."""
-    norms = [
-        m for m in loss.model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
-    ]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None
-        norm.train()
-    for batch in batches:
-        if batch_size(batch) > 1:
-            loss(batch)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-        norm.eval()
+    with modes_kept(loss.model):
+        for module in loss.model.modules():
+            if isinstance(module, BatchNorm):
+                module.train()
+        average_statistics(loss.model, (partial(loss, batch) for batch in batches if batch_size(batch) > 1))
