@@ -3,7 +3,7 @@
     python -m experiments.run_all compute --output OUT --checkpoints FOLDER --data FOLDER --device cuda --jobs 6
     python -m experiments.run_all fold --output OUT       # into experiments/results; a cell that is there is replaced
 
-`--only beyond finetune tables gpu` names the kinds of runs wanted. Runs that do not finish within the limit are
+`--only budgets beyond finetune tables gpu` names the kinds of runs wanted. Runs that do not finish within the limit are
 stopped; what they had finished is kept. ImageNet's two packed files are looked for in the data folder.
 """
 
@@ -13,14 +13,24 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 from experiments.cells import stamp
 from experiments.records import CHECKPOINTS, RESULTS, ROOT, present
 
-KEY = ("network", "method", "sparsity", "seed", "samples", "max_gradients")
+KEY = ("network", "method", "sparsity", "seed", "samples", "max_gradients", "augment")
+ALL = ("auto", "magnitude, distilled", "magnitude")
+BUDGETS = (
+    ("resnet20", None, 240_000, (0.8, 0.9, 0.95), ALL),
+    ("resnet20", None, 960_000, (0.8, 0.9, 0.95), ALL),
+    ("mobilenet-0.75", 1000, 240_000, (0.5, 0.6, 0.7, 0.8), ("auto",)),
+    ("resnet20", 1000, 120_000, (0.7, 0.8, 0.9), ("auto", "magnitude")),
+)
+"""Network, training samples, sample gradients, sparsities and methods of the runs at the same cost, with crops and
+flips; the peer's rate is 0.002 on these networks."""
 BEYOND = (
     ("resnet20", None, 422_400, (0.8, 0.9, 0.7, 0.5)),
     ("mobilenet-0.75", 1000, 240_000, (0.7, 0.8, 0.6, 0.5)),
@@ -37,6 +47,7 @@ TABLES = (
 )
 """Network, seeds and methods of the cells that depend on the searches and updates."""
 PLACES = {
+    "budgets": ("--data", "--results"),
     "beyond": ("--data", "--results"),
     "finetune": ("--root", "--output"),
     "tables": ("--data", "--output"),
@@ -47,7 +58,7 @@ PLACES = {
 
 def jobs(options: argparse.Namespace) -> list[tuple[str, list[str]]]:
     """Return the kind and the command of every run."""
-    found: list[tuple[str, list[str]]] = []
+    found = [("budgets", ["budgets", *own]) for own in _budgets()]
     for network, samples, gradients, sparsities in BEYOND:
         own = ["beyond", network, "--max-gradients", str(gradients)] + (["--samples", str(samples)] if samples else [])
         found += [
@@ -66,6 +77,15 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, list[str]]]:
         for kind, (name, *rest) in found
         if kind in options.only
     ]
+
+
+def _budgets() -> Iterator[list[str]]:
+    """Yield the runs at the same cost: of each budget the first seed of all cells, then the next."""
+    for network, samples, gradients, sparsities, methods in BUDGETS:
+        own = [network, "--augment", "--peer-rate", "0.002", "--gradients", str(gradients)]
+        own += ["--samples", str(samples)] if samples else []
+        for seed, sparsity, method in product(range(3), sparsities, methods):
+            yield [*own, "--sparsities", str(sparsity), "--seeds", str(seed), "--methods", method]
 
 
 def compute(options: argparse.Namespace) -> None:
