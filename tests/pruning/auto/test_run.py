@@ -19,6 +19,7 @@ from brainsurgeon.pruning.auto import candidates as candidates_module
 from brainsurgeon.pruning.auto.run import AutoRun
 from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual import run as gradual_module
+from brainsurgeon.pruning.gradual.loop import DivergedError
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.one_shot import OneShot
@@ -187,3 +188,17 @@ def test_what_trains_shares_what_is_held_out(toy: Any, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(gradual_module, "TrainingSamples", split)
     assert TRAINED in run(toy).settings["candidates"]
+
+
+def test_training_that_diverges_leaves_the_other_candidates(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Gradual, surgery: Any, task: Any) -> Any:
+        raise DivergedError("training diverged by step 7")
+
+    monkeypatch.setattr(Gradual, "run", fail)
+    result = Surgery(*toy, progress=False).prune(0.8, "auto", max_gradients=1000)
+    assert result.settings["chosen"] == "layerwise"
+    assert "layerwise, trained was left out: training diverged by step 7" in result.notes
+    monkeypatch.setattr(candidates_module, "linear_maps", lambda *_: [])
+    monkeypatch.setattr(OneShot, "run", fail)  # nothing is found
+    with pytest.raises(DivergedError, match="by step 7"):
+        Surgery(*toy, progress=False).prune(0.8, "auto", max_gradients=1000)

@@ -19,6 +19,7 @@ from brainsurgeon.pruning import judging as judging_module
 from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual import rates as rates_module
 from brainsurgeon.pruning.gradual import run as run_module
+from brainsurgeon.pruning.gradual.loop import DivergedError
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.samples.held_out import TrainingSamples
 
@@ -56,6 +57,53 @@ def test_gradients_of_a_try_that_diverges_are_counted(monkeypatch: pytest.Monkey
     result = prune(BY_NAME["sequential"].model(), wide(), 0.6, "gradual", loss, **settings)
     assert result.settings["learning_rate"] in (0.7e-4, 0.7e-3, 0.7e-2)  # less than what is best in short runs
     assert result.settings["sample_gradients"] == loss.samples <= 4000
+
+
+def diverging(monkeypatch: pytest.MonkeyPatch, rates: list[float], steps: int) -> list[tuple[int, float]]:
+    """Let long runs with rates above the last of these diverge after some steps; note the steps and rates of all."""
+    made: list[tuple[int, float]] = []
+    train = run_module.GradualRun._train
+
+    def watched(self: Any, count: int, rate: float, deadline: float, stored: Any = None) -> Any:
+        if stored is None:
+            return train(self, count, rate, deadline)
+        made.append((count, rate))
+        if rate > rates[-1]:
+            self.gradients += steps * self.batch_size
+            raise DivergedError(f"training diverged by step {steps}")
+        return train(self, count, rate, deadline, stored)
+
+    monkeypatch.setattr(run_module.GradualRun, "_train", watched)
+    return made
+
+
+def test_a_rate_that_diverges_after_all_is_lowered_and_the_gradients_stay_within_their_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_module.GradualRun, "find_rate", lambda _: 0.1)
+    made = diverging(monkeypatch, [0.01], 10)
+    result = run(learning_rate=None)  # 600 gradients, 16 a step
+    assert made == [(37, 0.1), (27, pytest.approx(0.03)), (17, pytest.approx(0.009))]
+    assert result.settings["learning_rate"] == pytest.approx(0.009)
+    assert result.settings["sample_gradients"] == 592
+    assert [note for note in result.notes if "diverged" in note] == [
+        "training diverged with the learning rate 0.1, and began again with 0.03 and 440 of 600 sample gradients",
+        "training diverged with the learning rate 0.03, and began again with 0.009 and 280 of 600 sample gradients",
+    ]
+    assert result.pruned == exact_count(0.6, 90)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"), [({"learning_rate": 0.1}, 1), ({"learning_rate": None}, 30)], ids=["given", "late"]
+)
+def test_a_rate_that_was_given_or_diverges_late_is_told(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], steps: int
+) -> None:
+    monkeypatch.setattr(run_module.GradualRun, "find_rate", lambda _: 0.1)
+    made = diverging(monkeypatch, [0.01], steps)
+    with pytest.raises(DivergedError):
+        run(**settings)
+    assert len(made) == 1
 
 
 def test_no_held_out_sample_is_ever_trained_on() -> None:

@@ -18,6 +18,7 @@ from brainsurgeon.network.checks import check_loss, check_separate, check_suspec
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.pruning.auto.candidates import Candidate, candidates, candidates_in_time
 from brainsurgeon.pruning.auto.found import Found, first_found, load_found, save_found
+from brainsurgeon.pruning.gradual.loop import DivergedError
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
 from brainsurgeon.pruning.outcome import Outcome, Task
@@ -53,6 +54,7 @@ class AutoRun:
         self.losses: dict[str, float] = {}
         self.gradients = 0
         self.cut: Found | None = None
+        self.diverged: dict[str, DivergedError] = {}
         self.before = judged(surgery, surgery.batch_loss.model, self.held_out)
 
     def run(self) -> Outcome:
@@ -71,7 +73,7 @@ class AutoRun:
             if best is None or found.loss < best[1].loss:
                 best = (candidate.name, found)
         if best is None:
-            raise TimeUp
+            raise next(iter(self.diverged.values()), TimeUp())
         return self._outcome(*best)
 
     def _candidates(self) -> Iterator[Candidate]:
@@ -103,7 +105,8 @@ class AutoRun:
         if not candidate.method.shares_work:
             found = first_found(found, self.task.model, self.surgery.weights.names)
         if found is None:
-            self.notes.append(f"{candidate.name} was left out: its time was up before it had found anything")
+            reason = self.diverged.get(candidate.name) or "its time was up before it had found anything"
+            self.notes.append(f"{candidate.name} was left out: {reason}")
         elif kept is not None and is_first():
             save_found(kept, found)
         return found
@@ -115,6 +118,9 @@ class AutoRun:
             with self.clock.sharing(together), self.clock.within(candidate.share * self.clock.left):
                 return self._tried(candidate, store if together or is_first() else None)
         except TimeUp:
+            return None
+        except DivergedError as error:  # all ranks have it at the same step
+            self.diverged[candidate.name] = error
             return None
 
     def _tried(self, candidate: Candidate, store: object) -> Found:

@@ -23,7 +23,7 @@ from brainsurgeon.network.match import Match
 from brainsurgeon.network.statistics import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
-from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, SEARCHED, best_rate, tries_of
+from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, RATES, SEARCHED, best_rate, tries_of
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
 from brainsurgeon.pruning.outcome import Outcome, Task
@@ -41,6 +41,8 @@ BATCH, TEXTS = 64, 8
 """Samples of a step, and texts."""
 FIRST_CUT = 0.4
 """The share of the time that the first cut may take."""
+LOWER, LEFT = 0.3, 0.25
+"""What is taken of a rate that diverges, and the share of the gradients that must be left to begin again."""
 SAVED = 30.0
 """Seconds between two states of training that are stored."""
 
@@ -95,11 +97,9 @@ class GradualRun:
             rate = method.learning_rate or agreed(self.find_rate())
             stored = self._stored(rate, self.gradients, 0)
             self._save(stored)
-        rate, searched = float(stored["rate"]), int(stored["searched"])
         self.gradients = int(stored["gradients"])
-        steps = max(1, (method.max_gradients - searched) // self.batch_size)
         with clock.measure("training"):
-            student = self._train(steps, rate, self.task.clock.deadline, stored)
+            student, rate = self._trained(stored)
         masks = student.pruned()
         values = {name: value.detach().contiguous() for name, value in student.effective().items()}
         self._write_buffers(student)
@@ -123,6 +123,25 @@ class GradualRun:
             notes=tuple(self.notes) if is_first() else (),
             measure=(lambda model: judged(self.surgery, model, self.held_out)) if world_size() > 1 else None,
         )
+
+    def _trained(self, stored: dict[str, Tensor]) -> tuple[Student, float]:
+        """Train to the end; return the student, and the rate it had.
+
+        If a rate that was found diverges after all, what is left of the gradients goes to a new start with a lower one.
+        """
+        most = self.method.max_gradients
+        while True:
+            rate = float(stored["rate"])
+            steps = max(1, (most - int(stored["searched"])) // self.batch_size)
+            try:
+                return self._train(steps, rate, self.task.clock.deadline, stored), rate
+            except DivergedError:
+                if self.method.learning_rate is not None or rate < RATES[0] or most - self.gradients < LEFT * most:
+                    raise
+            words = f"training diverged with the learning rate {rate:g}, and began again with {LOWER * rate:g}"
+            self.notes.append(f"{words} and {most - self.gradients} of {most} sample gradients")
+            stored = self._stored(LOWER * rate, self.gradients, 0)
+            self._save(stored)
 
     def _network(self) -> nn.Module:
         """Return a copy of the network that training begins with: the dense one, or what the leg before gave."""
