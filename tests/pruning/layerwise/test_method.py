@@ -20,7 +20,7 @@ from brainsurgeon.engine.selection import WoodFisher
 from brainsurgeon.engine.update import Joint
 from brainsurgeon.network.partition import Chain
 from brainsurgeon.pruning.layerwise import method as method_module
-from brainsurgeon.pruning.layerwise.method import Layerwise, _rounded
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.layerwise.solvers import Selected
 
 METHODS = ["layerwise", "wanda", "sparsegpt"]
@@ -356,13 +356,6 @@ def test_costs_decide_where_the_sparsity_goes(budget: str) -> None:
     else:
         assert lost("loss") > 0.8
         assert lost("none") < 0.7
-
-
-@pytest.mark.parametrize(("counts", "area"), [([17, 15], 16), ([5, 6, 5], 4), ([4, 8], 4), ([3, 1], 1)])
-def test_rounded_counts_keep_their_sum_and_their_order_of_size(counts: list[int], area: int) -> None:
-    found = _rounded(counts, area)
-    assert sum(found) == sum(counts)
-    assert all(count % area == 0 and abs(count - asked) < area for count, asked in zip(found, counts, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from brainsurgeon.distributed import broadcast, gather_words, is_first, world_size
-from brainsurgeon.engine.budget import Share, apportion
+from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
@@ -19,14 +18,13 @@ from brainsurgeon.network.held import held_in, passing, writing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import Match
-from brainsurgeon.network.modes import frozen, modes_kept, without_cache
-from brainsurgeon.network.output_costs import output_costs
+from brainsurgeon.network.modes import modes_kept, without_cache
 from brainsurgeon.network.partition import Chain, find_chain
 from brainsurgeon.network.places import places_at_once
-from brainsurgeon.network.streamed_costs import Entangled, streamed_costs
-from brainsurgeon.network.streaming import Stream, mean_over_ranks, parts_agree, streamed_loss
+from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
 from brainsurgeon.network.weights import Layer
-from brainsurgeon.pruning.layerwise.allocate import allocate
+from brainsurgeon.pruning.layerwise.costs import LOADED_WHOLE, row_costs
+from brainsurgeon.pruning.layerwise.counts import shared_counts
 from brainsurgeon.pruning.layerwise.ranks import check_ranks
 from brainsurgeon.pruning.layerwise.run import LayerRun, tried_for
 from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
@@ -51,7 +49,6 @@ TOKENS, IMAGES = 8, 32
 """Samples that go through a part at once: sequences of tokens, and everything else."""
 REPORTED = 32
 """Samples on which the loss before and after is reported, and whose slopes at the layers' outputs are their costs."""
-LOADED_WHOLE = "load the model whole, into memory"
 CURVED = 4
 """The errors for the allocation are those of one batch in so many, and of no fewer samples than are reported on."""
 
@@ -130,14 +127,17 @@ class Layerwise:
 
         reported = _one_by_one(batches, REPORTED)
         with task.clock.measure("costs"):
-            costs, before = self._costs(surgery, loss, stream(reported))
+            costs, before = row_costs(self.costs, surgery, loss, stream(reported))
         if before is None:
             with task.clock.measure("report"):
                 before = streamed_loss(stream(reported))
         run = LayerRun(self.solver, self.pattern, self.damping, costs, task.notify, task.clock)
         own = own_share(batches)
         tried = tried_for(task.shares)
-        counts, others = self._counts(task, layers, lambda: run.curves(stream(_for_curves(batches)), tried))
+        names = {layer.name for layer in layers}
+        counts, others = shared_counts(
+            task.shares, names, lambda: run.curves(stream(_for_curves(batches)), tried), self.pattern.area
+        )
         masks = run.prune(stream(own), counts, *_store(task.store))
         notes += gather_words(run.notes)
         if self.pattern.area > 1:
@@ -225,62 +225,6 @@ class Layerwise:
         share = -(-sum(map(batch_size, read)) // world_size())  # every rank gets some
         return list(regroup(read, min(TOKENS if tokens else IMAGES, share)))
 
-    def _costs(self, surgery: Surgery, loss: BatchLoss, stream: Stream) -> tuple[dict[str, Tensor], float | None]:
-        """Return what the loss feels of each row's error, and the mean loss where that was seen on the way."""
-        if self.costs == "none":
-            return {}, None
-        with frozen(loss.model):
-            if isinstance(surgery.loss, Match):  # its own gradient is zero here
-                return self._whole_costs(surgery, loss, stream), None
-            try:
-                found, total = streamed_costs(stream)
-            except Entangled:
-                return self._whole_costs(surgery, loss, stream), None
-            return found, mean_over_ranks(total, sum(map(batch_size, stream.batches)))
-
-    def _whole_costs(self, surgery: Surgery, loss: BatchLoss, stream: Stream) -> dict[str, Tensor]:
-        """Return the costs from backward passes through the whole model on the device."""
-        if held_in(loss.model):
-            raise BrainsurgeonError(
-                "what the loss feels of each row cannot be found block by block for this model and loss: give "
-                f'costs="none", or {LOADED_WHOLE}'
-            )
-        model, home = loss.model, next(loss.model.parameters()).device
-        some = [map_tensors(lambda t: t.to(surgery.device), batch) for batch in stream.batches]
-        try:
-            model.to(surgery.device)
-            if isinstance(surgery.loss, Match):
-                generator = torch.Generator().manual_seed(surgery.seed)
-                drawn = list(surgery.loss.drawn(some, generator))
-                return output_costs(surgery.loss.pulled(model, mean=True), stream.layers, drawn)
-            return output_costs(loss, stream.layers, some)
-        finally:
-            model.to(home)
-
-    def _counts(
-        self, task: Task, layers: list[LinearMap], curves: Callable[[], list[Any]]
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """Return how many weights of each linear map go, and of the others; several layers share by their errors."""
-        maps = {layer.name for layer in layers}
-        counts: dict[str, int] = {}
-        found: dict[str, Any] = {}
-        for share in task.shares:
-            names = [name for name, _, _ in share.layers]
-            if len(names) == 1:
-                counts[names[0]] = share.count
-                continue
-            found = found or {curve.name: curve for curve in curves()}
-            inside = [(name, size) for name, _, size in share.layers if name in found]
-            rest = [(name, size) for name, _, size in share.layers if name not in found]  # the mean sparsity
-            area = self.pattern.area
-            room, size = sum(n for _, n in inside), sum(n for _, n in rest)
-            plain = max(share.count * size // (room + size) // area * area, share.count - room)
-            shares = [Fraction(plain * n, max(size, 1)) for _, n in rest]
-            counts |= dict(zip([name for name, _ in rest], apportion(plain, shares, [n for _, n in rest]), strict=True))
-            units = allocate([found[name] for name, _ in inside], share.count - plain) if inside else []
-            counts |= dict(zip([name for name, _ in inside], _rounded(units, area), strict=True))
-        return {n: c for n, c in counts.items() if n in maps}, {n: c for n, c in counts.items() if n not in maps}
-
 
 def _home(model: nn.Module, device: torch.device) -> torch.device:
     """Return where whole passes are run: where the model is, or where the work is if that is no one place."""
@@ -300,18 +244,6 @@ def _for_curves(batches: list[Batch]) -> list[Batch]:
     """Return this rank's share of what each layer's error at a few sparsities is found on: it needs fewer samples."""
     fewest = max(-(-REPORTED // batch_size(batches[0])), world_size())  # every rank gets some
     return own_share(batches[: max(-(-len(batches) // CURVED), fewest)])
-
-
-def _rounded(counts: list[int], area: int) -> list[int]:
-    """Round counts to multiples of a block's area with the same sum, which is such a multiple."""
-    if area == 1:
-        return counts
-    down = [count // area for count in counts]
-    missing = sum(counts) // area - sum(down)
-    order = sorted(range(len(counts)), key=lambda k: -(counts[k] % area))
-    for k in order[:missing]:
-        down[k] += 1
-    return [count * area for count in down]
 
 
 def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]:
