@@ -1,4 +1,4 @@
-"""The costs of rows: block by block they are those of the whole network; where a loss has no slope, others are asked."""
+"""The costs of rows: block by block they are those of the whole network, and none where none are wanted."""
 
 from __future__ import annotations
 
