@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from brainsurgeon.files.versions import versions
+from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.pruning.gradual.loop import Plan
 from brainsurgeon.pruning.gradual.method import Gradual
@@ -108,16 +109,6 @@ def train(model: nn.Module, seen: Pairs) -> None:
             cross_entropy(model(inputs), targets).backward()
             optimizer.step()
             step += 1
-
-
-@torch.no_grad()
-def accuracy(model: nn.Module, pairs: Pairs) -> float:
-    """Return the share of right answers, in percent."""
-    model.eval()
-    device = next(model.parameters()).device
-    parts = zip(*(part.split(1000) for part in pairs), strict=True)
-    right = sum(int((model(inputs.to(device)).argmax(1).cpu() == targets).sum()) for inputs, targets in parts)
-    return 100 * right / len(pairs[0])
 
 
 def _split(pairs: Pairs) -> tuple[Pairs, Pairs]:

@@ -39,6 +39,16 @@ class Lesson:
     features: float = 0.0
     while_better: bool = False
 
+    @property
+    def has_teacher(self) -> bool:
+        """Whether the dense network has a part in it."""
+        return bool(self.share or self.features)
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the dense network is followed only as long as it does better."""
+        return self.has_teacher and self.while_better and self.share < 1
+
 
 def _as_it_is(numbers: Tensor) -> Tensor:
     return numbers
@@ -103,7 +113,7 @@ class Teacher:
         self._aside: torch.cuda.Stream | None = None
         self._kept, self._probe = dict(kept or {}), probe
         self.parts = output_loss(loss, dense, probe)
-        if self.parts is None and (lesson.share or lesson.features):
+        if self.parts is None and lesson.has_teacher:
             self.lesson = Lesson()
 
     @property
@@ -151,7 +161,7 @@ class Teacher:
         """
         parts, lesson = self.parts, self.lesson
         assert parts is not None
-        if not (lesson.share or lesson.features) or (self._leads and not self.trust.listens):
+        if not lesson.has_teacher or (lesson.may_end and not self.trust.listens):
             return None
         if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
             wanted = parts.outputs(self.dense, batch)
@@ -167,11 +177,6 @@ class Teacher:
             return wanted
 
         return answer
-
-    @property
-    def _leads(self) -> bool:
-        """Whether the dense network is followed only as long as it does better."""
-        return self.lesson.while_better and self.lesson.share < 1
 
     @torch.no_grad()
     def _scales(self, theirs: list[Tensor]) -> Tensor | None:
@@ -197,7 +202,7 @@ class Teacher:
         loss = parts.loss(found, batch) if lesson.share < 1 else None
         if answer is None:
             assert loss is not None
-            if self._leads and (lesson.share or lesson.features):
+            if lesson.may_end:
                 self.trust.weigh(loss, None)
             return loss
         wanted = answer()

@@ -23,6 +23,7 @@ from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.pruning.auto.candidates import MOST_ENTRIES, ROWS, SMALL, is_sure
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.gradual.run import usual_batch
 from brainsurgeon.pruning.judging import ENOUGH
 from brainsurgeon.pruning.layerwise.method import IMAGES, REPORTED, TOKENS, Layerwise
 from brainsurgeon.pruning.methods import Method, make_method
@@ -72,11 +73,11 @@ def memory_needs(
         parts = _layerwise(method, weights, sample)
     elif isinstance(method, Gradual):
         parts = {"training": TRAINED * 4 * weights.size, "samples": _kept(sample, method.max_samples)}
-        few = held_out_of(int(min(sample.samples, method.max_samples or MOST_READ))) < ENOUGH
+        few = _held_out(sample, method.max_samples) < ENOUGH
         # Of tokens the outputs are compared, which are as large as the vocabulary; of all else the features.
         taught = (COMPARED * sample.chain.tail if sample.tokens else TAUGHT * sample.featured) if few else 0
         records = sample.on_gpu and not sample.tokens  # texts have many lengths
-        at_once = (method.batch_size or (8 if sample.tokens else 64)) * (RECORDED if records else 1)
+        at_once = (method.batch_size or usual_batch(sample.tokens)) * (RECORDED if records else 1)
         parts["passes"] = int(at_once * (RETURNING * sample.passing + taught))
         if records:
             parts["recorded steps"] = COMPARED_VECTORS * 4 * weights.size + WORKSPACES
@@ -91,7 +92,7 @@ def memory_needs(
 
 def _auto(method: Auto, weights: PrunableWeights, model_bytes: int, sample: Footprint) -> dict[str, int]:
     """Return the needs of the largest candidate, and the copies that are kept beside it."""
-    held = held_out_of(int(min(sample.samples, method.max_samples or MOST_READ)))
+    held = _held_out(sample, method.max_samples)
     sure = is_sure(method.gradients, held < ENOUGH, sample.tokens, weights.size)
     tried: list[Method] = [] if sure and method.max_seconds is None else [Layerwise()]
     if method.gradients:
@@ -106,6 +107,11 @@ def _auto(method: Auto, weights: PrunableWeights, model_bytes: int, sample: Foot
         parts["other candidates"] = int(NOT_RETURNED * sum(needs[-2].values()))
     samples = max(parts.pop("samples", 0), _kept(sample, method.max_samples))
     return parts | ({"samples": samples} if samples else {})
+
+
+def _held_out(sample: Footprint, limit: int | None) -> int:
+    """Return how many of the samples a method holds out."""
+    return held_out_of(int(min(sample.samples, limit or MOST_READ)))
 
 
 def _kept(sample: Footprint, limit: int | None) -> int:

@@ -17,7 +17,7 @@ from brainsurgeon.engine.update import Joint, Scaled
 from brainsurgeon.network.gradients import mean_squares
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.pruning.gradual.method import Gradual
-from brainsurgeon.pruning.gradual.run import BATCH, TEXTS
+from brainsurgeon.pruning.gradual.run import usual_batch
 from brainsurgeon.pruning.judging import seconds_a_sample
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.one_shot import OneShot
@@ -84,7 +84,7 @@ def candidates(run: AutoRun) -> Iterator[Candidate]:
 
 def is_sure(gradients: int, few: bool, texts: bool, size: int) -> bool:
     """Say whether pruning while training needs nothing beside it: samples and steps are many, weights not too many."""
-    return not few and size < LARGE and gradients // (TEXTS if texts else BATCH) >= SURE
+    return not few and size < LARGE and gradients // usual_batch(texts) >= SURE
 
 
 def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
@@ -128,7 +128,7 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
         return
     common: dict[str, Any] = {"repair": run.method.repair, "augment": run.method.augment}
     texts = is_tokens(run.held_out[0])
-    steps = gradients // (TEXTS if texts else BATCH)
+    steps = gradients // usual_batch(texts)
     few = steps < (FEW_SAMPLES_STEPS if run.few else FEW_STEPS)
     if gradients and layered and (size >= LARGE or few or _is_hurried(run)):
         alone = few or (texts and size >= LARGE)

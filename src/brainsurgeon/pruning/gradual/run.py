@@ -47,6 +47,11 @@ SAVED = 30.0
 """Seconds between two states of training that are stored."""
 
 
+def usual_batch(texts: bool) -> int:
+    """Return the samples of a step where nothing else is said."""
+    return TEXTS if texts else BATCH
+
+
 class GradualRun:
     """One run of a `Gradual`."""
 
@@ -78,7 +83,7 @@ class GradualRun:
                 'take loss="match", which compares them with the dense model\'s'
             )
         self.teacher.dense = in_fast_layout(self.dense, lambda model: self.teacher.outputs(model, self.held_out[0]))
-        self.batch_size = min(method.batch_size or (TEXTS if self.tokens else BATCH), method.max_gradients)
+        self.batch_size = min(method.batch_size or usual_batch(self.tokens), method.max_gradients)
         self.final = budget_in(method.pattern, surgery, task.shares)
         check_attached(self.teacher.parts, self.dense, self.held_out[0])
         self.gradients, self.saved = 0, time.monotonic()
