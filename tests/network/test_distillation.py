@@ -193,10 +193,11 @@ def test_means_of_losses_in_half_precision_do_not_stick_and_are_resumed() -> Non
     assert other.weigh(torch.tensor(0.84, dtype=half), torch.tensor(0.6, dtype=half)).dtype == half
 
 
-def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead() -> None:
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead(share: float) -> None:
     network = BY_NAME["sequential"]
     dense, batch = network.model(), network.batches()[0]
-    teacher = Teacher(changed(dense), network.loss, Lesson(0.5, 2.0, 1.0, while_better=True), batch)
+    teacher = Teacher(changed(dense), network.loss, Lesson(share, 2.0, 1.0, while_better=True), batch)
     plain = Teacher(dense, network.loss, Lesson(), batch)
     expected = value(plain, dense, batch)
     with teacher.watching(dense) as lesson:
@@ -205,6 +206,18 @@ def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead() 
         teacher.trust.restore(torch.tensor([0, 0, 1e-6, 1.0]), expected)  # and the dense network is not run
         teacher.dense = nn.Identity()
         assert torch.isclose(lesson(batch, lambda: teacher.outputs(dense, batch)), expected)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_lesson_is_what_it_says_while_the_dense_network_is_ahead(share: float) -> None:
+    network = BY_NAME["sequential"]
+    dense, batch = network.model(), network.batches()[0]
+    student = changed(dense)
+    always = value(Teacher(dense, network.loss, Lesson(share, 2.0, 1.0), batch), student, batch)
+    teacher = Teacher(dense, network.loss, Lesson(share, 2.0, 1.0, while_better=True), batch)
+    with teacher.watching(student) as lesson:
+        teacher.trust.restore(torch.tensor([0, 1, 1e6, 1.0]), always)
+        assert torch.isclose(lesson(batch, lambda: teacher.outputs(student, batch)), always)
 
 
 def test_a_device_is_asked_only_now_and_then() -> None:

@@ -47,7 +47,7 @@ class Lesson:
     @property
     def may_end(self) -> bool:
         """Whether the dense network is followed only as long as it does better."""
-        return self.has_teacher and self.while_better and self.share < 1
+        return self.has_teacher and self.while_better
 
 
 def _as_it_is(numbers: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ class Teacher:
     ) -> Tensor:
         parts, lesson = self.parts, self.lesson
         assert parts is not None
-        loss = parts.loss(found, batch) if lesson.share < 1 else None
+        loss = parts.loss(found, batch) if lesson.share < 1 or lesson.may_end else None
         if answer is None:
             assert loss is not None
             if lesson.may_end:

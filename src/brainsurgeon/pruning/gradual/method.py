@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 Augment = Callable[[Batch, torch.Generator], Batch]
+FOLLOWED, WARMTH = 0.5, 2.0
+"""The share of the distance from the dense outputs in what is minimised, and its temperature: with many samples."""
 FEATURES = 10.0
 """The weight of the distance from the dense network's normalised features, where few samples are held out."""
 
@@ -106,8 +108,8 @@ class Gradual:
 
     def lesson(self, few: bool, normalised: bool) -> Lesson:
         """Return what the steps minimise, with few samples held out or many, and with normalised features or none."""
-        share = self.distil if self.distil is not None else 1.0 if few else 0.5
-        temperature = self.temperature if self.temperature is not None else 4.0 if few else 2.0
+        share = self.distil if self.distil is not None else 1.0 if few else FOLLOWED
+        temperature = self.temperature if self.temperature is not None else 4.0 if few else WARMTH
         features = self.features if self.features is not None else 0.0
         if self.features is None and normalised and few and share:
             features = FEATURES
