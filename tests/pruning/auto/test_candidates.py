@@ -62,6 +62,7 @@ def test_layers_are_solved_on_enough_samples_or_not_at_all(
 
 
 MANY, CUT = 64 * module.FEW_SAMPLES_STEPS, "layerwise, trained"  # the toy has few samples
+LONG = 64 * module.LONG
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,11 @@ MANY, CUT = 64 * module.FEW_SAMPLES_STEPS, "layerwise, trained"  # the toy has f
         (MANY - 1, 10**9, {CUT: MANY - 1}),
         (MANY, 10**9, {"gradual": MANY}),
         (MANY, 1, {CUT: MANY // 2, "gradual": MANY // 2}),
+        (LONG - 64, 1, {CUT: LONG // 2 - 32, "gradual": LONG // 2 - 32}),
+        (LONG, 1, {"gradual": LONG}),
     ],
 )
-def test_with_few_steps_a_cut_is_trained_and_with_many_weights_that_too(
+def test_with_few_steps_a_cut_is_trained_and_with_many_weights_that_too_unless_steps_are_very_many(
     toy: Any, monkeypatch: pytest.MonkeyPatch, gradients: int, large: int, trained: dict[str, int]
 ) -> None:
     monkeypatch.setattr(module, "LARGE", large)

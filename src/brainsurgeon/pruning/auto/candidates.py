@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 SMALL = 2_000_000
 """A network of at most so many weights is searched by its Fisher matrix too."""
 LARGE = 10_000_000
-"""A network of at least so many weights is cut layer by layer and then trained, too."""
+"""A network of at least so many weights is cut layer by layer and then trained, too, unless steps are very many."""
+LONG = 2000
+"""With so many steps on other data than texts even a large network is better pruned step by step (docs/auto.md)."""
 FEW_STEPS, FEW_SAMPLES_STEPS = 150, 400
 """With fewer steps, of many samples and of few, there are too few to prune step by step: a cut is trained instead."""
 SURE = 400
@@ -130,8 +132,9 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
     texts = is_tokens(run.held_out[0])
     steps = gradients // usual_batch(texts)
     few = steps < (FEW_SAMPLES_STEPS if run.few else FEW_STEPS)
-    if gradients and layered and (size >= LARGE or few or _is_hurried(run)):
-        alone = few or (texts and size >= LARGE)
+    large = size >= LARGE and (texts or steps < LONG)
+    if gradients and layered and (large or few or _is_hurried(run)):
+        alone = few or (texts and large)
         share = gradients if alone else -(-gradients // 2)
         method = Gradual("auto", first_cut=Layerwise(), max_gradients=share, **common)
         yield Candidate("layerwise, trained", method, 1.0 if alone else 0.5)
