@@ -12,6 +12,7 @@ sparsity and settings of `gradual` or its plan. Every finished run is a line of 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -64,13 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def unseen_table() -> str:
-    """Tabulate the accuracy by settings and sparsity; write_tables writes it."""
+    """Tabulate the mean accuracy of the seeds by settings and sparsity; write_tables writes it."""
     runs = read_lines(RESULTS / "unseen.jsonl")
     sparsities = sorted({run["sparsity"] for run in runs})
     rows = []
     for given in dict.fromkeys(_words(run["given"]) for run in runs):
-        own = {run["sparsity"]: f"{run['accuracy']:.2f}" for run in runs if _words(run["given"]) == given}
-        rows.append([given, *(own.get(sparsity, "–") for sparsity in sparsities)])
+        own = [run for run in runs if _words(run["given"]) == given]
+        found = [[run["accuracy"] for run in own if run["sparsity"] == sparsity] for sparsity in sparsities]
+        rows.append([given, *(f"{mean(each):.2f}" if each else "–" for each in found)])
     return table(["settings", *(f"{sparsity:g}" for sparsity in sparsities)], sorted(rows))
 
 

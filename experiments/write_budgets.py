@@ -11,29 +11,32 @@ SEEDS = 3
 """Seeds that a row of the short table has."""
 
 
+METHODS = ("auto", "magnitude", "magnitude, distilled")
+
+
 def budgets_table() -> str:
     """Tabulate accuracy and seconds by network, samples, gradients, sparsity and method."""
-    return _table(["auto", "magnitude", "magnitude, distilled"], 1)
+    return _table(1)
 
 
 def short_table() -> str:
-    """Tabulate what has three seeds, without the peer that learns from the dense network too."""
-    return _table(["auto", "magnitude"], SEEDS)
+    """Tabulate what has three seeds."""
+    return _table(SEEDS)
 
 
-def _table(methods: list[str], seeds: int) -> str:
+def _table(seeds: int) -> str:
     paths = sorted(RESULTS.glob("budgets-*.jsonl"))
     runs = [run for path in paths if not path.stem.endswith("-alone") for run in read_lines(path)]
     keys = sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:]))
     rows = []
     for key in keys:
         network, samples, gradients, sparsity = key
-        own = [[run for run in runs if _key(run) == key and run["method"] == method] for method in methods]
+        own = [[run for run in runs if _key(run) == key and run["method"] == method] for method in METHODS]
         if len(own[0]) < seeds:
             continue
         amount = "all" if samples is None else f"{samples:,}"
         rows.append([NETWORKS[network], amount, f"{gradients:,}", f"{sparsity:g}", *map(_cell, own)])
-    return table(["network", "samples", "sample gradients", "sparsity", *methods], rows)
+    return table(["network", "samples", "sample gradients", "sparsity", *METHODS], rows)
 
 
 def alone_table() -> str:
@@ -41,12 +44,13 @@ def alone_table() -> str:
     runs = [run for path in sorted(RESULTS.glob("budgets-*-alone.jsonl")) for run in read_lines(path)]
     rows = []
     for key in sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:])):
-        own, peer = (
-            mean(run["seconds"] for run in runs if _key(run) == key and run["method"] == method)
-            for method in ("auto", "magnitude")
-        )
-        rows.append([NETWORKS[key[0]], f"{key[2]:,}", f"{key[3]:g}", f"{own:.1f}", f"{peer:.1f}", f"{own / peer:.2f}"])
-    return table(["network", "sample gradients", "sparsity", "auto, s", "magnitude, s", "ratio"], rows)
+        seconds = [
+            mean(run["seconds"] for run in runs if _key(run) == key and run["method"] == method) for method in METHODS
+        ]
+        ratios = [f"{seconds[0] / peer:.2f}" for peer in seconds[1:]]
+        rows.append([NETWORKS[key[0]], f"{key[2]:,}", f"{key[3]:g}", *(f"{s:.1f}" for s in seconds), *ratios])
+    head = ["network", "sample gradients", "sparsity", *(f"{method}, s" for method in METHODS)]
+    return table([*head, "auto / magnitude", "auto / distilled"], rows)
 
 
 def _key(run: Record) -> tuple[str, int | None, int, float]:

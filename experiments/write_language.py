@@ -43,4 +43,5 @@ def _cell(runs: list[Record], column: tuple[bool, float], digits: int) -> str:
         return "–"
     run = found[-1]
     alone = run.get("load", 0.0) < SHARED
-    return f"{run['perplexity']:.{digits}f}" + (f" ({run['seconds']:.0f} s)" if alone else "")
+    perplexity = f"{run['perplexity']:,.{digits if run['perplexity'] < 1000 else 0}f}"
+    return perplexity + (f" ({run['seconds']:.0f} s)" if alone else "")

@@ -52,10 +52,12 @@ def resnet50_table() -> str:
     """Tabulate ResNet50 by method and sparsity."""
     runs = read_lines(RESULTS / "side-resnet50.jsonl")
     sparsities = (0.5, 0.7, 0.8)
-    turned = [run for run in runs if run.get("augment")]
-    plain = [run for run in runs if not run.get("augment")]
-    methods = [(plain, method, title) for method, title in TITLES.items() if method != "wf-s"]
-    methods += [(plain, "auto", "`auto`, trained"), (turned, "auto", "`auto`, trained on crops and flips")]
+    once = [run for run in runs if run["method"] != "auto"]
+    methods = [(once, method, title) for method, title in TITLES.items() if method != "wf-s"]
+    trained = {(run["max_gradients"], bool(run.get("augment"))) for run in runs if run["method"] == "auto"}
+    for gradients, turned in sorted(trained):
+        own = [run for run in runs if (run.get("max_gradients"), bool(run.get("augment"))) == (gradients, turned)]
+        methods.append((own, "auto", f"`auto`, {gradients:,} sample gradients{', crops and flips' if turned else ''}"))
     rows = [[title, *(_accuracy(own, method, sparsity) for sparsity in sparsities)] for own, method, title in methods]
     return table(["method", *(f"{sparsity:g}" for sparsity in sparsities)], rows)
 
