@@ -84,6 +84,19 @@ def test_counts_are_exact_for_every_budget(rule: Any) -> None:
     budget.check(pruned)
 
 
+def test_another_model_is_given_the_masked_weights_and_the_buffers() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    other = copy.deepcopy(model)
+    student = student_of(model)
+    student.cut(one_group(12, 7), 0.0, returning=True)
+    model.train()(torch.randn(8, 3))
+    student.hand_over(other)
+    assert other.state_dict()["1.num_batches_tracked"] == 1
+    for name, value in (student.effective() | dict(model.named_buffers())).items():
+        assert torch.equal(other.state_dict()[name], value)
+    assert int((other.get_parameter("0.weight") == 0).sum()) == 7
+
+
 def test_the_forward_pass_sees_the_masked_weights_and_gives_them_alone_gradients() -> None:
     case = CASES["linear"]
     model, batch = case.model().eval(), case.data()

@@ -107,7 +107,7 @@ class GradualRun:
             student, rate = self._trained(stored)
         masks = student.pruned()
         values = {name: value.detach().contiguous() for name, value in student.effective().items()}
-        self._write_buffers(student)
+        student.hand_over(self.task.model)
         return Outcome(
             masks,
             values,
@@ -297,11 +297,3 @@ class GradualRun:
         student.model.eval()
         distance = self.teacher.parts if self.few else None
         return judged(self.surgery, student.model, self.held_out, distance) or 0.0
-
-    @torch.no_grad()
-    def _write_buffers(self, student: Student) -> None:
-        """Give the model that is handed back what training made of the buffers and of the other parameters."""
-        for name, buffer in student.model.named_buffers():
-            self.task.model.get_buffer(name).copy_(buffer)
-        for name, value in student.effective().items():
-            self.task.model.get_parameter(name).copy_(value)

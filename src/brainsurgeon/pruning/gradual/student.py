@@ -123,6 +123,13 @@ class Student:
         found = self.effective()
         torch._foreach_copy_([model.get_parameter(name) for name in found], list(found.values()))
 
+    @torch.no_grad()
+    def hand_over(self, model: nn.Module) -> None:
+        """Give another model the effective weights, and what training has made of the buffers."""
+        self.write(model)
+        for name, buffer in self.model.named_buffers():
+            model.get_buffer(name).copy_(buffer)
+
     def state(self) -> dict[str, Tensor]:
         """Return all that the student is, as tensors by name."""
         parts: Mapping[str, Mapping[str, Tensor]] = {"value": self.values, "mask": self.masks, "square": self.squares}
