@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.network.distillation import ASKED, Lesson, Teacher, Trust, held_out_distance, watched
 from brainsurgeon.network.loss import BatchLoss, distance, output_loss
+from brainsurgeon.samples.views import Views
 
 shapes = pytest.mark.parametrize(("shape", "axis"), [((5, 4), 1), ((5, 4, 3), 1), ((5, 3, 4), -1)])
 
@@ -218,6 +219,20 @@ def test_a_lesson_is_what_it_says_while_the_dense_network_is_ahead(share: float)
     with teacher.watching(student) as lesson:
         teacher.trust.restore(torch.tensor([0, 1, 1e6, 1.0]), always)
         assert torch.isclose(lesson(batch, lambda: teacher.outputs(student, batch)), always)
+
+
+def test_the_dense_network_answers_with_the_mean_over_the_views() -> None:
+    network = BY_NAME["sequential"]
+    dense, (batch, other) = network.model().eval(), network.batches()[:2]
+    other = (other[0], batch[1])
+    student = changed(dense).eval()
+    teacher = Teacher(dense, network.loss, Lesson(0.25, 2.0), batch)
+    assert teacher.parts is not None
+    wanted = (teacher.outputs(dense, batch) + teacher.outputs(dense, other)) / 2
+    found = teacher.outputs(student, batch)
+    expected = 0.75 * teacher.parts.loss(found, batch) + 0.25 * teacher.parts.distance(found, wanted, 2.0)
+    with teacher.watching(student) as lesson:
+        assert torch.isclose(lesson(Views(batch, (other,)), lambda: found), expected)
 
 
 def test_a_device_is_asked_only_now_and_then() -> None:

@@ -16,6 +16,7 @@ from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.samples.views import all_views, own_view
 
 LINEAR = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 REMEMBERED, ASKED, AHEAD = 0.98, 50, 0.7
@@ -136,7 +137,7 @@ class Teacher:
         def value(batch: Batch, student: Callable[[], Any]) -> Tensor:
             try:
                 answer = self._asked(batch)
-                return self._value(batch, student(), answer, ours, theirs, scales)
+                return self._value(own_view(batch), student(), answer, ours, theirs, scales)
             finally:
                 ours.clear()
                 theirs.clear()
@@ -157,26 +158,31 @@ class Teacher:
     def _asked(self, batch: Batch) -> Callable[[], Any] | None:
         """Have the dense network answer, if it is listened to; return what gives its outputs.
 
-        In a step that is recorded it answers beside the student: a small network leaves most of a GPU idle.
+        For several views of the samples it answers with the mean of its outputs. In a step that is recorded it answers
+        beside the student: a small network leaves most of a GPU idle.
         """
         parts, lesson = self.parts, self.lesson
         assert parts is not None
         if not lesson.has_teacher or (lesson.may_end and not self.trust.listens):
             return None
         if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
-            wanted = parts.outputs(self.dense, batch)
+            wanted = self._answer(batch)
             return lambda: wanted
         current = torch.cuda.current_stream()
         aside = self._aside = self._aside or torch.cuda.Stream(current.device)
         aside.wait_stream(current)
         with torch.cuda.stream(aside):
-            wanted = parts.outputs(self.dense, batch)
+            wanted = self._answer(batch)
 
         def answer() -> Any:
             current.wait_stream(aside)
             return wanted
 
         return answer
+
+    def _answer(self, batch: Batch) -> Any:
+        found = [self.outputs(self.dense, view) for view in all_views(batch)]
+        return found[0] if len(found) == 1 else torch.stack(found).mean(0)
 
     @torch.no_grad()
     def _scales(self, theirs: list[Tensor]) -> Tensor | None:

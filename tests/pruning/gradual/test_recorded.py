@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,6 +24,8 @@ from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.recorded import Recorder, agree, held_by, in_place, put_back, recorded
 from brainsurgeon.pruning.gradual.step import Step
 from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.views import Views
 
 
 class Net(nn.Module):
@@ -49,7 +53,7 @@ class Net(nn.Module):
         return self.head(self.two(x).mean((2, 3)))
 
 
-def training(way: str, records: bool, lesson: Lesson, device: str = "cuda") -> Training:
+def training(way: str, records: bool, lesson: Lesson, device: str = "cuda", views: bool = False) -> Training:
     torch.manual_seed(0)
     dense = Net(way).to(device).eval()
     dense.mean = dense.mean.to(device)
@@ -60,11 +64,10 @@ def training(way: str, records: bool, lesson: Lesson, device: str = "cuda") -> T
         (torch.randn(6, 3, 8, 8, generator=generator).to(device), torch.arange(6, device=device) % 4) for _ in range(5)
     ]
 
-    def endless(start: int) -> Iterator[tuple[Tensor, Tensor]]:
-        number = start
-        while True:
-            yield batches[number % 5]
-            number += 1
+    def endless(start: int) -> Iterator[Batch]:
+        for number in itertools.count(start):
+            own, other = batches[number % 5], batches[(number + 1) % 5]
+            yield Views(own, ((other[0], own[1]),)) if views else own
 
     student = Student(model, find_weights(model), all_parameters=True)
     teacher = Teacher(dense, "cross_entropy", lesson, batches[0])
@@ -115,8 +118,11 @@ def test_a_tensor_in_the_place_of_another_is_noticed() -> None:
 @needs_gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("lesson", [Lesson(), Lesson(1.0, 4.0, 1.0), Lesson(0.5, 2.0, 1.0, while_better=True)])
-def test_recorded_steps_give_the_same_network(lesson: Lesson) -> None:
-    one, other = training("plain", True, lesson), training("plain", False, lesson)
+@pytest.mark.parametrize("views", [False, True])
+def test_recorded_steps_give_the_same_network(lesson: Lesson, views: bool) -> None:
+    if views and lesson.features:
+        lesson = replace(lesson, features=0.0)
+    one, other = (training("plain", records, lesson, views=views) for records in (True, False))
     one.run()
     other.run()
     for name, value in one.student.state().items():

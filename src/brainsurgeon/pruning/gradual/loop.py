@@ -26,6 +26,7 @@ from brainsurgeon.pruning.gradual.recorded import recorded
 from brainsurgeon.pruning.gradual.step import Step, load_optimizer, optimizer_state, set_rate
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.samples.views import own_view
 
 DECAY = 0.1
 """The weight decay where samples are many."""
@@ -94,7 +95,7 @@ class Outputs(nn.Module):
         """Return the outputs."""
         # cuDNN's recurrent layers have no gradients in eval mode; torch's own have.
         with torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext():
-            return self._outputs(self.model, batch)
+            return self._outputs(self.model, own_view(batch))
 
 
 @dataclass

@@ -5,11 +5,9 @@ The curvature that training keeps anyway, the running mean of the squared gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-
-import torch
 
 from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern
@@ -22,14 +20,15 @@ from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, is_free, pattern_shares
 from brainsurgeon.pruning.ranks import one_time
-from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.views import Augment
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
-Augment = Callable[[Batch, torch.Generator], Batch]
 FOLLOWED, WARMTH = 0.5, 2.0
 """The share of the distance from the dense outputs in what is minimised, and its temperature: with many samples."""
+MORE_FOLLOWED = 0.9
+"""That share where the dense network answers for several views; its temperature is that of few samples then."""
 FEATURES = 10.0
 """The weight of the distance from the dense network's normalised features, where few samples are held out."""
 
@@ -45,8 +44,12 @@ class Gradual:
         learning_rate: of AdamW; None: the best of a few, found in short runs judged on held-out samples.
         batch_size: samples a step; None: 64, or 8 sequences of tokens.
         distil: the share of the distance from the dense outputs in what is minimised; None: all of it where few samples
-            are held out, else half as long as the dense network does better than the pruned one, and none after that.
-        temperature: of that distance; None: 4 where few samples are held out, else 2.
+            are held out, else half (0.9 with several views) as long as the dense network does better than the pruned
+            one, and none after that.
+        temperature: of that distance; None: 2 where many samples are held out and there is one view, else 4.
+        views: views of each training sample, drawn by `augment`, that the dense network answers for: the mean of its
+            outputs is followed. None: 2 where many samples are held out, the outputs are one row of class scores a
+            sample, and `augment` leaves the targets alone; else 1.
         features: the weight of the distance from what the dense network's layers give; None: 10 where few samples are
             held out and the network has normalisation layers, else 0.
         mix: train on mixed samples (mixup); None: where few samples are held out and the inputs are real numbers.
@@ -66,6 +69,7 @@ class Gradual:
     distil: float | None = field(default=None, kw_only=True)
     temperature: float | None = field(default=None, kw_only=True)
     features: float | None = field(default=None, kw_only=True)
+    views: int | None = field(default=None, kw_only=True)
     mix: bool | None = field(default=None, kw_only=True)
     augment: Augment | None = field(default=None, kw_only=True)
     repair: str = field(default="all", kw_only=True)
@@ -90,6 +94,12 @@ class Gradual:
             raise BrainsurgeonError(f"max_gradients must be a whole number of at least 1, got {self.max_gradients!r}")
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
+        if self.views is not None and not (isinstance(self.views, int) and self.views >= 1):
+            raise BrainsurgeonError(f"views must be a whole number of at least 1, or None, got {self.views!r}")
+        if self.views is not None and self.views > 1 and (self.augment is None or self.features):
+            raise BrainsurgeonError(
+                f"{self.views} views of a sample need `augment`, which draws them, and features=0, which are of one"
+            )
         if self.distil is not None and not 0 <= self.distil <= 1:
             raise BrainsurgeonError(f"distil is a share from 0 to 1, got {self.distil}")
         if self.learning_rate is not None and not self.learning_rate > 0:
@@ -106,11 +116,12 @@ class Gradual:
         with one_time(task.clock):
             return GradualRun(self, surgery, task).run()
 
-    def lesson(self, few: bool, normalised: bool) -> Lesson:
-        """Return what the steps minimise, with few samples held out or many, and with normalised features or none."""
-        share = self.distil if self.distil is not None else 1.0 if few else FOLLOWED
-        temperature = self.temperature if self.temperature is not None else 4.0 if few else WARMTH
+    def lesson(self, few: bool, normalised: bool, views: int = 1) -> Lesson:
+        """Return what the steps minimise: few samples held out or many, normalised features or none, views of them."""
+        usual, warmth = (1.0, 4.0) if few else (MORE_FOLLOWED, 4.0) if views > 1 else (FOLLOWED, WARMTH)
+        share = self.distil if self.distil is not None else usual
+        temperature = self.temperature if self.temperature is not None else warmth
         features = self.features if self.features is not None else 0.0
-        if self.features is None and normalised and few and share:
+        if self.features is None and normalised and few and share and views == 1:
             features = FEATURES
         return Lesson(share, temperature, features, while_better=not few and self.distil is None)

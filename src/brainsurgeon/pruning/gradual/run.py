@@ -25,6 +25,7 @@ from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
 from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, RATES, SEARCHED, best_rate, tries_of
 from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.pruning.gradual.views import count_views
 from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import budget_in
@@ -32,6 +33,7 @@ from brainsurgeon.pruning.ranks import agreed_part, check_alike
 from brainsurgeon.samples.batches import Batch, is_tokens, regroup
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
+from brainsurgeon.samples.views import draw_views
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.gradual.method import Gradual
@@ -75,7 +77,8 @@ class GradualRun:
         self.dense = surgery.batch_loss.model
         self.tokens = is_tokens(self.held_out[0])
         norms = any(isinstance(module, NORMALISATION) for module in self.dense.modules())
-        lesson = method.lesson(self.few, norms and not self.tokens)
+        self.views = count_views(method, surgery, self.held_out[0], self.few)
+        lesson = method.lesson(self.few, norms and not self.tokens, self.views)
         self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
         if not self.teacher.can_teach:
             raise BrainsurgeonError(
@@ -119,6 +122,7 @@ class GradualRun:
                 "batch_size": self.batch_size,
                 "weight_decay": self.plan.weight_decay,
                 "lesson": vars(self.teacher.lesson) | {},
+                "views": self.views,
                 "mixup": self._mixes,
                 "sample_gradients": self.gradients,
                 "training_gradients": self.gradients,
@@ -286,7 +290,7 @@ class GradualRun:
         generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)
         for number, batch in enumerate(batches):
             if self.method.augment is not None:
-                batch = self.method.augment(batch, generator)
+                batch = draw_views(batch, self.method.augment, generator, self.views)
             if number >= start:
                 yield batch
 
