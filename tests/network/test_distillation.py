@@ -221,18 +221,21 @@ def test_a_lesson_is_what_it_says_while_the_dense_network_is_ahead(share: float)
         assert torch.isclose(lesson(batch, lambda: teacher.outputs(student, batch)), always)
 
 
-def test_the_dense_network_answers_with_the_mean_over_the_views() -> None:
+def test_the_dense_network_answers_with_the_mean_over_the_views_and_features_of_the_first() -> None:
     network = BY_NAME["sequential"]
     dense, (batch, other) = network.model().eval(), network.batches()[:2]
     other = (other[0], batch[1])
     student = changed(dense).eval()
-    teacher = Teacher(dense, network.loss, Lesson(0.25, 2.0), batch)
+    one = value(Teacher(dense, network.loss, Lesson(0.0, 2.0, 3.0), batch), student, batch)  # loss and features
+    teacher = Teacher(dense, network.loss, Lesson(0.25, 2.0, 3.0), batch)
     assert teacher.parts is not None
     wanted = (teacher.outputs(dense, batch) + teacher.outputs(dense, other)) / 2
     found = teacher.outputs(student, batch)
-    expected = 0.75 * teacher.parts.loss(found, batch) + 0.25 * teacher.parts.distance(found, wanted, 2.0)
+    loss = teacher.parts.loss(found, batch)
+    expected = one - 0.25 * loss + 0.25 * teacher.parts.distance(found, wanted, 2.0)
     with teacher.watching(student) as lesson:
-        assert torch.isclose(lesson(Views(batch, (other,)), lambda: found), expected)
+        views = Views(batch, (other,))
+        assert torch.isclose(lesson(views, lambda: teacher.outputs(student, batch)), expected)
 
 
 def test_a_device_is_asked_only_now_and_then() -> None:

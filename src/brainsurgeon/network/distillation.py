@@ -228,6 +228,7 @@ class Teacher:
         assert parts is not None
         terms = [lesson.share * parts.distance(found, wanted, lesson.temperature)] if lesson.share else []
         if scales is not None and ours:
+            theirs = theirs[: len(ours)]  # those of the view that the student sees, which comes first
             distances = torch.stack([mse_loss(a, b) for a, b in zip(ours, theirs, strict=True)])
             terms.append(lesson.features * (distances * scales).mean())
         return torch.stack(terms).sum()

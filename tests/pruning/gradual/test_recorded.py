@@ -6,7 +6,6 @@ import copy
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -120,8 +119,6 @@ def test_a_tensor_in_the_place_of_another_is_noticed() -> None:
 @pytest.mark.parametrize("lesson", [Lesson(), Lesson(1.0, 4.0, 1.0), Lesson(0.5, 2.0, 1.0, while_better=True)])
 @pytest.mark.parametrize("views", [False, True])
 def test_recorded_steps_give_the_same_network(lesson: Lesson, views: bool) -> None:
-    if views and lesson.features:
-        lesson = replace(lesson, features=0.0)
     one, other = (training("plain", records, lesson, views=views) for records in (True, False))
     one.run()
     other.run()

@@ -40,7 +40,6 @@ def test_several_views_need_many_samples_and_an_augment() -> None:
     assert count(few=True) == 1
     assert count(augment=None) == 1
     assert count(distil=0.0) == 1
-    assert count(features=1.0) == 1
     assert count(views=1) == 1
     assert count(few=True, views=3) == 3
 
@@ -66,10 +65,9 @@ def test_views_that_may_not_be_of_the_same_sample_are_not_asked_for(settings: di
         count(views=2, **settings)
 
 
-@pytest.mark.parametrize("settings", [{"views": 2}, {"views": 2, "augment": crop_and_flip, "features": 1.0}])
-def test_views_without_an_augment_or_with_features_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(BrainsurgeonError, match="views of a sample need"):
-        Gradual(**settings)
+def test_views_without_an_augment_are_refused() -> None:
+    with pytest.raises(BrainsurgeonError, match="2 views of a sample need `augment`"):
+        Gradual(views=2)
     for views in (0, 1.5):
         with pytest.raises(BrainsurgeonError, match="whole number"):
             Gradual(views=views)  # type: ignore[arg-type]
@@ -80,7 +78,7 @@ def test_a_run_says_how_many_views_it_asked_for_and_they_change_it() -> None:
         method = Gradual(max_gradients=640, learning_rate=0.01, distil=1.0, augment=crop_and_flip, **settings)
         return prune(classes(), images(300), 0.5, method, seed=0, progress=False)
 
-    one, two, again = run(views=1, features=0.0), run(views=2), run(views=2)
+    one, two, again = run(views=1), run(views=2), run(views=2)
     assert (one.settings["views"], two.settings["views"]) == (1, 2)
     assert one.settings["sample_gradients"] == two.settings["sample_gradients"] == 640
     weight = "1.weight"

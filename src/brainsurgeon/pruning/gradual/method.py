@@ -96,10 +96,8 @@ class Gradual:
             raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
         if self.views is not None and not (isinstance(self.views, int) and self.views >= 1):
             raise BrainsurgeonError(f"views must be a whole number of at least 1, or None, got {self.views!r}")
-        if self.views is not None and self.views > 1 and (self.augment is None or self.features):
-            raise BrainsurgeonError(
-                f"{self.views} views of a sample need `augment`, which draws them, and features=0, which are of one"
-            )
+        if self.views is not None and self.views > 1 and self.augment is None:
+            raise BrainsurgeonError(f"{self.views} views of a sample need `augment`, which draws them")
         if self.distil is not None and not 0 <= self.distil <= 1:
             raise BrainsurgeonError(f"distil is a share from 0 to 1, got {self.distil}")
         if self.learning_rate is not None and not self.learning_rate > 0:
@@ -122,6 +120,6 @@ class Gradual:
         share = self.distil if self.distil is not None else usual
         temperature = self.temperature if self.temperature is not None else warmth
         features = self.features if self.features is not None else 0.0
-        if self.features is None and normalised and few and share and views == 1:
+        if self.features is None and normalised and few and share:
             features = FEATURES
         return Lesson(share, temperature, features, while_better=not few and self.distil is None)

@@ -20,13 +20,10 @@ SEVERAL = 2
 
 
 def count_views(method: Gradual, surgery: Surgery, probe: Batch, few: bool) -> int:
-    """Return how many it is asked about: more than one only where they are known to be of the same sample.
-
-    With few samples held out the features are compared, and they are of one view.
-    """
+    """Return how many it is asked about: more than one only where they are known to be of the same sample."""
     wanted = method.views
     if wanted is None:
-        wanted = 1 if few or method.augment is None or method.features or method.distil == 0 else SEVERAL
+        wanted = 1 if few or method.augment is None or method.distil == 0 else SEVERAL
     if wanted == 1 or _is_of_the_sample(method, surgery, probe):
         return wanted
     if method.views is None:
