@@ -46,3 +46,18 @@ def test_an_augment_that_changes_targets_is_noticed() -> None:
     assert not keeps_targets(lambda batch, _: (*batch, batch[1]), images)
     assert not keeps_targets(lambda batch, _: batch, {"images": images[0]})
     assert not keeps_targets(lambda batch, _: batch, images[0])
+
+
+def in_place(batch: Batch, generator: torch.Generator) -> Batch:
+    batch[0].add_(1)
+    batch[1].add_(1)
+    return batch
+
+
+def test_an_augment_that_writes_into_its_batch_does_no_harm() -> None:
+    batch = batch_of()
+    found = draw_views(batch, in_place, torch.Generator(), 2)
+    assert [float(view[0][0, 0]) for view in all_views(found)] == [1.0, 1.0]
+    assert float(batch[0][0, 0]) == 0.0
+    assert not keeps_targets(in_place, batch)
+    assert int(batch[1][0]) == 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from brainsurgeon.samples.batches import Batch, tensors_of
+from brainsurgeon.samples.batches import Batch, map_tensors, tensors_of
 
 Augment = Callable[[Batch, torch.Generator], Batch]
 
@@ -35,14 +35,20 @@ def all_views(batch: Batch) -> list[Batch]:
 
 def draw_views(batch: Batch, augment: Augment, generator: torch.Generator, count: int) -> Batch:
     """Return a batch that is changed once, with `count` − 1 other views where there is more than one."""
-    own, *others = (augment(batch, generator) for _ in range(count))
-    return Views(own, tuple(others)) if others else own
+    if count == 1:
+        return augment(batch, generator)
+    own, *others = (augment(_copy(batch), generator) for _ in range(count))
+    return Views(own, tuple(others))
 
 
 def keeps_targets(augment: Augment, batch: Batch) -> bool:
     """Say whether an `augment` changes the inputs of a batch (inputs, targets) and nothing else."""
     if not isinstance(batch, list | tuple) or len(batch) < 2:
         return False
-    changed = augment(batch, torch.Generator().manual_seed(0))
+    changed = augment(_copy(batch), torch.Generator().manual_seed(0))
     before, after = tensors_of(list(batch[1:])), tensors_of(list(changed[1:]))
     return len(before) == len(after) and all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def _copy(batch: Batch) -> Batch:
+    return map_tensors(torch.clone, batch)  # an `augment` may write into what it is given
