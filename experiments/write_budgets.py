@@ -27,9 +27,8 @@ def short_table() -> str:
 def _table(seeds: int) -> str:
     paths = sorted(RESULTS.glob("budgets-*.jsonl"))
     runs = [run for path in paths if not path.stem.endswith("-alone") for run in read_lines(path)]
-    keys = sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:]))
     rows = []
-    for key in keys:
+    for key in _keys(runs):
         network, samples, gradients, sparsity = key
         own = [[run for run in runs if _key(run) == key and run["method"] == method] for method in METHODS]
         if len(own[0]) < seeds:
@@ -43,14 +42,19 @@ def alone_table() -> str:
     """Tabulate the seconds on a GPU that had no other work."""
     runs = [run for path in sorted(RESULTS.glob("budgets-*-alone.jsonl")) for run in read_lines(path)]
     rows = []
-    for key in sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:])):
-        seconds = [
-            mean(run["seconds"] for run in runs if _key(run) == key and run["method"] == method) for method in METHODS
-        ]
-        ratios = [f"{seconds[0] / peer:.2f}" for peer in seconds[1:]]
-        rows.append([NETWORKS[key[0]], f"{key[2]:,}", f"{key[3]:g}", *(f"{s:.1f}" for s in seconds), *ratios])
+    for key in _keys(runs):
+        timed = [[run["seconds"] for run in runs if _key(run) == key and run["method"] == method] for method in METHODS]
+        own, *peers = (mean(seconds) if seconds else None for seconds in timed)
+        shown = [f"{seconds:.1f}" if seconds else "–" for seconds in (own, *peers)]
+        ratios = [f"{own / peer:.2f}" if own and peer else "–" for peer in peers]
+        rows.append([NETWORKS[key[0]], f"{key[2]:,}", f"{key[3]:g}", *shown, *ratios])
     head = ["network", "sample gradients", "sparsity", *(f"{method}, s" for method in METHODS)]
     return table([*head, "auto / magnitude", "auto / distilled"], rows)
+
+
+def _keys(runs: list[Record]) -> list[tuple[str, int | None, int, float]]:
+    """Return what the rows are of, those of all samples after those of few."""
+    return sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:]))
 
 
 def _key(run: Record) -> tuple[str, int | None, int, float]:

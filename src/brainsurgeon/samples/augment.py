@@ -1,10 +1,15 @@
 """Random crops and flips of whole batches, as tensor operations with an explicit generator."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from brainsurgeon.samples.batches import Batch, sent
+
+Augment = Callable[[Batch, torch.Generator], Batch]
+"""Changes a training batch, drawing from a generator."""
 
 
 def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:

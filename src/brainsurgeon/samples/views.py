@@ -6,14 +6,12 @@ as a view is still the same sample: its target is the same, and its outputs have
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
+from brainsurgeon.samples.augment import Augment
 from brainsurgeon.samples.batches import Batch, map_tensors, tensors_of
-
-Augment = Callable[[Batch, torch.Generator], Batch]
 
 
 class Views(NamedTuple):

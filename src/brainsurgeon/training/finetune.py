@@ -21,9 +21,10 @@ from brainsurgeon.network.memory import check_device
 from brainsurgeon.network.modes import dense_gradients, modes_kept, own_mode
 from brainsurgeon.network.zeros import check_masks, count_zeros, set_zeros, zero_masks
 from brainsurgeon.pruning.surgery import copied
+from brainsurgeon.samples.augment import Augment
 from brainsurgeon.samples.batches import as_seed
 from brainsurgeon.samples.epochs import split
-from brainsurgeon.training.loop import Augment, Tuning
+from brainsurgeon.training.loop import Tuning
 from brainsurgeon.training.settings import FinetuneSettings, settings_of
 
 

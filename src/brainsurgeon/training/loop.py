@@ -17,12 +17,12 @@ from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.checks import check_samples, in_words
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.output_costs import backward
+from brainsurgeon.samples.augment import Augment
 from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.samples.epochs import read_epoch, steps_of
 from brainsurgeon.training.freeze import freeze_zeros
 from brainsurgeon.training.settings import FinetuneSettings
 
-Augment = Callable[[Batch, torch.Generator], Batch]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": lambda parameters, **options: torch.optim.SGD(parameters, momentum=0.9, nesterov=True, **options),
     "adamw": torch.optim.AdamW,

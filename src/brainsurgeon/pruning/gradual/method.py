@@ -20,7 +20,7 @@ from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, is_free, pattern_shares
 from brainsurgeon.pruning.ranks import one_time
-from brainsurgeon.samples.views import Augment
+from brainsurgeon.samples.augment import Augment
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
