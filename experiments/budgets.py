@@ -6,7 +6,7 @@
 schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the
 dense outputs on mixed samples, as `auto` does. `auto` finds its learning rate on held-out samples, and pays for it; the
 peer is given the one that is best for it (--peer-rate, from whole runs judged on held-out training samples: 0.003 on
-MLPNet). Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
+MLPNet). With "sgd" in its name it is trained by SGD with Nesterov's momentum in place of Adam. Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
 With --alone, which says that the machine has no other work, a short run goes before, so that no method pays for
 loading kernels, and the seconds are shown; these lines are in budgets-NETWORK-SAMPLES-alone.jsonl.
 """
@@ -35,22 +35,30 @@ from experiments.records import RESULTS, Record, append, read_lines
 
 ORDINARY = Plan(end=0.6, cuts=15, power=3.0, warm=0.0, score_power=0.0, returning=False, weight_decay=0.0)
 
+SGD_DECAY = 5e-4
+"""The weight decay of the peers that SGD trains, as it is usual for networks of images."""
 WARM = 20_000
 """Sample gradients of the run that goes before."""
 
 
-def methods(gradients: int, samples: int | None, augmented: bool, rate: float) -> dict[str, Method]:
+def methods(
+    gradients: int, samples: int | None, augmented: bool, rate: float, sgd_rate: float = 0.05
+) -> dict[str, Method]:
     """Return the methods that are compared, with what they may spend."""
     common: dict[str, Any] = {"max_gradients": gradients, "max_samples": samples}
     common |= {"augment": crop_and_flip} if augmented else {}
     few = samples is not None and samples < 5000
     lesson: dict[str, Any] = {"distil": 1.0, "temperature": 4.0} if few else {"distil": 0.0}
     ordinary = Gradual("magnitude", plan=ORDINARY, learning_rate=rate, features=0.0, views=1, **lesson, **common)
+    plain = replace(ordinary, plan=replace(ORDINARY, optimizer="sgd", weight_decay=SGD_DECAY), learning_rate=sgd_rate)
     return {
         "auto": Auto(**common),
         "magnitude": ordinary,
         "magnitude, distilled": replace(ordinary, distil=0.5, temperature=2.0),
         "magnitude, weights only": replace(ordinary, repair="weights"),
+        "magnitude, sgd": plain,
+        "magnitude, sgd, distilled": replace(plain, distil=0.5, temperature=2.0),
+        "magnitude, sgd, weights only": replace(plain, repair="weights"),
     }
 
 
@@ -63,9 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = load_network(protocol, [options.checkpoints]).to(options.device)
     kind = f"{options.samples or 'all'}{'-alone' if options.alone else ''}"
     path = options.results / f"budgets-{options.network}-{kind}.jsonl"
-    known = methods(options.gradients, options.samples, options.augment, options.peer_rate)
+    settings = (options.samples, options.augment, options.peer_rate, options.sgd_rate)
+    known = methods(options.gradients, *settings)
     if options.alone:
-        warm = methods(WARM, options.samples, options.augment, options.peer_rate)
+        warm = methods(WARM, *settings)
         for name in options.methods:
             run_once(model, images, warm[name], {"sparsity": 0.5, "seed": 0}, protocol.settings.get("include"))
     for seed in options.seeds:
@@ -112,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--methods", nargs="*", default=["auto", "magnitude"])
     parser.add_argument("--peer-rate", type=float, default=0.003, help="the peer's learning rate")
+    parser.add_argument("--sgd-rate", type=float, default=0.05, help="that of the peers that SGD trains")
     parser.add_argument("--alone", action="store_true", help="nothing else runs: for the seconds")
     parser.add_argument("--augment", action="store_true", help="crops and flips, for images of objects")
     return with_places(parser)

@@ -28,6 +28,7 @@ from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.step import Step
 from brainsurgeon.pruning.gradual.student import Student
+from brainsurgeon.samples.views import Views
 
 plans = st.builds(
     Plan, end=st.floats(0.05, 1.0), cuts=st.integers(1, 50), power=st.floats(1, 6), warm=st.floats(0, 0.3)
@@ -62,16 +63,18 @@ def training_of(network: Network, steps: int = 12, final: int | None = None, **s
     dense = network.model()
     model = copy.deepcopy(dense)
     student = Student(model, find_weights(model), settings.pop("everything", True))
-    batches = network.batches()[:2]
+    batches, views = network.batches()[:2], settings.pop("views", False)
 
     def endless(start: int) -> Iterator[Any]:
         number = start
         while True:
-            yield batches[number % 2]
+            own, other = batches[number % 2], batches[1 - number % 2]
+            numbers = (torch.arange(len(own[1])) + number % 3,)
+            yield Views(own, ((other[0], own[1]),), numbers) if views else own
             number += 1
 
     settings = {"plan": Plan(cuts=5, end=0.6), "rate": 0.01, "batches": endless, "notify": silent, **settings}
-    teacher = Teacher(dense, network.loss, Lesson(0.5, 2.0), batches[0])
+    teacher = Teacher(dense, network.loss, Lesson(0.5, 2.0), batches[0], samples=2 + BATCH)
     size = student.weights.size
     budget = one_group(size, size // 2 if final is None else final)
     return Training(student=student, teacher=teacher, final=budget, steps=steps, **settings)
@@ -137,23 +140,26 @@ def test_a_pruned_weight_comes_back_in_training() -> None:
     assert returned == 0
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 @pytest.mark.parametrize("name", ["residual", "convolutional"])
 @pytest.mark.parametrize("kill", [1, 3, 6, 11])
 def test_a_run_from_a_checkpoint_is_the_run_that_was_not_interrupted(
-    name: str, kill: int, monkeypatch: pytest.MonkeyPatch
+    name: str, kill: int, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights, masks, mean squares, Adam's moments and batch statistics, to the last bit."""
+    """Weights, masks, mean squares, moments, batch statistics and what the dense network answered, to the last bit."""
     monkeypatch.setattr(loop_module, "TOLD", -1.0)  # every step is told
     network, states = BY_NAME[name], dict[int, dict[str, Tensor]]()
 
     def keep(tensors: dict[str, Tensor], step: int) -> None:
         states[step] = {key: tensor.clone() for key, tensor in tensors.items()}
 
-    whole = training_of(network, checkpoint=keep)
+    plan = Plan(cuts=5, end=0.6, optimizer=optimizer)
+    whole = training_of(network, checkpoint=keep, plan=plan, views=True)
     whole.student.model.train()
     whole.run()
     assert list(states) == list(range(1, 13))
-    resumed = training_of(network)
+    assert "remembered" in states[kill]
+    resumed = training_of(network, plan=plan, views=True)
     resumed.student.model.train()
     assert resumed.run(kill, states[kill]) == 12
     assert resumed.samples == (12 - kill) * BATCH
@@ -266,6 +272,11 @@ def test_events_tell_the_steps_and_what_is_gone() -> None:
 def test_what_the_plan_leaves_open_is_the_decay_of_many_samples_or_none() -> None:
     assert [Plan().for_few(few).weight_decay for few in (True, False)] == [0.0, loop_module.DECAY]
     assert [Plan(weight_decay=0.3).for_few(few).weight_decay for few in (True, False)] == [0.3, 0.3]
+
+
+def test_an_optimizer_that_is_not_known_is_refused() -> None:
+    with pytest.raises(BrainsurgeonError, match="one of adamw, sgd, got 'adam'"):
+        Plan(optimizer="adam")
 
 
 def test_only_prunable_weights_decay() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from networks import BY_NAME
 
 from brainsurgeon.network.distillation import Lesson, Teacher
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.gradual.loop import Outputs
-from brainsurgeon.pruning.gradual.step import Step, load_optimizer, optimizer_state, set_rate
+from brainsurgeon.pruning.gradual.step import Step, load_optimizer, make_optimizer, optimizer_state, set_rate
 from brainsurgeon.pruning.gradual.student import Student
 
 
@@ -46,6 +47,29 @@ def test_a_step_is_adams_on_the_gradient_of_the_masked_weights() -> None:
     for name, value_ in student.values.items():
         rows = slice(1, None) if name == first else slice(None)
         assert torch.allclose(value_.detach()[rows], twin.get_parameter(name).detach()[rows], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_an_optimizer_is_torchs_own_and_only_what_may_be_pruned_decays(kind: str) -> None:
+    dense = BY_NAME["sequential"].model()
+    student = Student(copy.deepcopy(dense), find_weights(dense), all_parameters=True)
+    optimizer = make_optimizer(student, kind, 0.1, 0.2)
+    groups = [
+        {"params": [p for n, p in dense.named_parameters() if n in student.masks], "weight_decay": 0.2},
+        {"params": [p for n, p in dense.named_parameters() if n not in student.masks], "weight_decay": 0.0},
+    ]
+    twin: torch.optim.Optimizer = torch.optim.AdamW(groups, lr=0.1, betas=(0.9, 0.99))
+    if kind == "sgd":
+        twin = torch.optim.SGD(groups, lr=0.1, momentum=0.9, nesterov=True)
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        for name, value in student.values.items():
+            value.grad = torch.randn(value.shape, generator=generator)
+            dense.get_parameter(name).grad = value.grad.clone()
+        optimizer.step()
+        twin.step()
+    for name, value in student.values.items():
+        assert torch.allclose(value.detach(), dense.get_parameter(name).detach(), atol=1e-5)
 
 
 def test_a_rate_is_written_in_place_where_it_is_a_tensor() -> None:

@@ -23,7 +23,14 @@ from brainsurgeon.network.distillation import Teacher
 from brainsurgeon.network.statistics import average_statistics, following
 from brainsurgeon.pruning.gradual.ranks import Shares, send_round
 from brainsurgeon.pruning.gradual.recorded import recorded
-from brainsurgeon.pruning.gradual.step import Step, load_optimizer, optimizer_state, set_rate
+from brainsurgeon.pruning.gradual.step import (
+    OPTIMIZERS,
+    Step,
+    load_optimizer,
+    make_optimizer,
+    optimizer_state,
+    set_rate,
+)
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.samples.views import own_view
@@ -56,6 +63,12 @@ class Plan:
     returning: bool = True
     weight_decay: float | None = None
     """None: 0.1 where samples are many, else none: the dense network, which teaches then, is not to be shrunk."""
+    optimizer: str = "adamw"
+    """Or "sgd", with Nesterov's momentum."""
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise BrainsurgeonError(f"the optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
 
     def for_few(self, few: bool) -> Plan:
         """Return the plan with the weight decay that it leaves open."""
@@ -134,7 +147,9 @@ class Training:
         step = start
         with self.teacher.watching(self.student.model) as value, _fast_products():
             if tensors is not None:
-                self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
+                like = next(iter(self.student.values.values()))
+                self.teacher.trust.restore(tensors["trust"], like)
+                self.teacher.remembered.restore(tensors.get("remembered"), like)
             take = self._step(optimizer, value)
             share = self._share(step)
             for batch in self.batches(start):
@@ -183,14 +198,14 @@ class Training:
     ) -> Callable[[Batch], Tensor]:
         """Return what takes a step on a batch, of which every rank does its part."""
         shares = Shares.of(self.student.model)
-        self.teacher.trust.mean = shares.mean
+        self.teacher.trust.mean, self.teacher.remembered.whole = shares.mean, shares.whole
         outputs = Outputs(self.student.model, self.teacher)
-        step = Step(self.student, self.teacher.trust, optimizer, value, outputs, shares)
+        step = Step(self.student, self.teacher.trust, optimizer, value, outputs, shares, self.teacher.remembered)
         return recorded(step, self.records and world_size() == 1)
 
     def _state(self, optimizer: torch.optim.Optimizer, share: float) -> dict[str, Tensor]:
         reached = {"share": torch.tensor(share, dtype=torch.float64), "trust": self.teacher.trust.state()}
-        return self.student.state() | optimizer_state(optimizer) | reached
+        return self.student.state() | optimizer_state(optimizer) | reached | self.teacher.remembered.state()
 
     def _share(self, step: int) -> float:
         """Return how far training has come: by its steps, or by its time where that is shorter."""
@@ -227,14 +242,7 @@ class Training:
         return int(torch.stack([(mask == 0).sum() for mask in self.student.masks.values()]).sum())
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        decayed = [value for name, value in self.student.values.items() if name in self.student.masks]
-        others = [value for name, value in self.student.values.items() if name not in self.student.masks]
-        groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": self.plan.weight_decay or 0.0}]
-        if others:
-            groups.append({"params": others, "weight_decay": 0.0})
-        on_gpu = decayed[0].is_cuda  # there the rate must be a tensor, for steps that are recorded
-        rate = torch.tensor(self.rate, device=decayed[0].device) if on_gpu else self.rate
-        return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True, capturable=on_gpu)
+        return make_optimizer(self.student, self.plan.optimizer, self.rate, self.plan.weight_decay or 0.0)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Gradual:
         name: what the method is called in reports.
         plan: how the sparsity rises and the rate falls.
         first_cut: makes the whole cut before the training begins, with the update of its solver; training then repairs.
-        learning_rate: of AdamW; None: the best of a few, found in short runs judged on held-out samples.
+        learning_rate: of the plan's optimizer; None: the best of a few, found in short runs judged on held-out samples.
         batch_size: samples a step; None: 64, or 8 sequences of tokens.
         distil: the share of the distance from the dense outputs in what is minimised; None: all of it where few samples
             are held out, else half (0.9 with several views) as long as the dense network does better than the pruned

@@ -24,6 +24,7 @@ from brainsurgeon.network.statistics import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
 from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, RATES, SEARCHED, best_rate, tries_of
+from brainsurgeon.pruning.gradual.step import OPTIMIZERS
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.gradual.views import count_views
 from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
@@ -79,7 +80,7 @@ class GradualRun:
         norms = any(isinstance(module, NORMALISATION) for module in self.dense.modules())
         self.views = count_views(method, surgery, self.held_out[0], self.few)
         lesson = method.lesson(self.few, norms and not self.tokens, self.views)
-        self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
+        self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0], samples=self.samples.size)
         if not self.teacher.can_teach:
             raise BrainsurgeonError(
                 "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or "
@@ -120,6 +121,7 @@ class GradualRun:
             record={
                 "learning_rate": rate,
                 "batch_size": self.batch_size,
+                "optimizer": self.plan.optimizer,
                 "weight_decay": self.plan.weight_decay,
                 "lesson": vars(self.teacher.lesson) | {},
                 "views": self.views,
@@ -145,7 +147,8 @@ class GradualRun:
             try:
                 return self._train(steps, rate, self.task.clock.deadline, stored), rate
             except DivergedError:
-                if self.method.learning_rate is not None or rate < RATES[0] or most - self.gradients < LEFT * most:
+                lowest = OPTIMIZERS[self.plan.optimizer] * RATES[0]
+                if self.method.learning_rate is not None or rate < lowest or most - self.gradients < LEFT * most:
                     raise
             words = f"training diverged with the learning rate {rate:g}, and began again with {LOWER * rate:g}"
             self.notes.append(f"{words} and {most - self.gradients} of {most} sample gradients")
@@ -199,18 +202,18 @@ class GradualRun:
     def find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
         steps, tries = tries_of(self.method.max_gradients, self.batch_size)
-        taken = 0
+        taken, times = 0, OPTIMIZERS[self.plan.optimizer]
 
         def held(rate: float) -> float:
             nonlocal taken
             if taken >= tries or self._hurried(taken):
                 return math.inf
             taken += 1
-            return self._try(steps, rate, self._deadline(0.05 * taken))
+            return self._try(steps, times * rate, self._deadline(0.05 * taken))
 
         first = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
         with self.task.clock.measure("learning rate"):
-            return best_rate(held, first, tries, near=not self.few and self.method.first_cut is None)
+            return times * best_rate(held, first, tries, near=not self.few and self.method.first_cut is None)
 
     def _try(self, steps: int, rate: float, deadline: float) -> float:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""
@@ -284,7 +287,9 @@ class GradualRun:
     def _batches(self, steps: int, start: int) -> Iterator[Batch]:
         """Yield the batches of the steps from a number on; each depends on the seed and its number alone."""
         count = steps * self.batch_size
-        batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs), self.batch_size)
+        again = self.views > 1 and not self._mixes  # what is mixed is another sample each time
+        draw = self.samples.draw_numbered if again else self.samples.draw_again
+        batches: Iterator[Batch] = regroup(draw(count + self.batch_size, 1 + self.legs), self.batch_size)
         if self._mixes:
             batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
         generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)

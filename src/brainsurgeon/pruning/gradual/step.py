@@ -10,9 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.network.distillation import Trust
+from brainsurgeon.network.remembered import Remembered
 from brainsurgeon.pruning.gradual.ranks import Shares
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch
+
+OPTIMIZERS = {"adamw": 1.0, "sgd": 30.0}
+"""What may take the steps, and how many times the rate of AdamW each needs to come as far."""
+MOMENTUM = 0.9
+"""Of SGD."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class Step:
     value: Callable[[Batch, Callable[[], Any]], Tensor]
     outputs: nn.Module
     shares: Shares = field(default_factory=Shares)
+    remembered: Remembered = field(default_factory=lambda: Remembered(0))
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step; return the loss before it."""
@@ -48,7 +55,7 @@ class Step:
     def state(self) -> dict[str, Tensor]:
         """Return all tensors that a step changes, as they are: a copy is the caller's to make."""
         losses = {} if self.trust.losses is None else {"trust": self.trust.losses}
-        return self.student.state() | optimizer_state(self.optimizer) | losses
+        return self.student.state() | optimizer_state(self.optimizer) | losses | self.remembered.state()
 
     def forget(self, state: Mapping[str, Tensor]) -> None:
         """Drop what the optimizer has made beside a state that was told before."""
@@ -56,6 +63,20 @@ class Step:
         for number, parameter in enumerate(parameters):
             if parameter in self.optimizer.state and not any(k.startswith(f"optimizer/{number}/") for k in state):
                 del self.optimizer.state[parameter]
+
+
+def make_optimizer(student: Student, kind: str, rate: float, decay: float) -> torch.optim.Optimizer:
+    """Return AdamW or SGD on what a student trains; only what may be pruned decays."""
+    decayed = [value for name, value in student.values.items() if name in student.masks]
+    others = [value for name, value in student.values.items() if name not in student.masks]
+    groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": decay}]
+    if others:
+        groups.append({"params": others, "weight_decay": 0.0})
+    on_gpu = decayed[0].is_cuda  # there the rate must be a tensor, for steps that are recorded
+    first = torch.tensor(rate, device=decayed[0].device) if on_gpu else rate
+    if kind == "sgd":
+        return torch.optim.SGD(groups, lr=first, momentum=MOMENTUM, nesterov=True, fused=True)
+    return torch.optim.AdamW(groups, lr=first, betas=(0.9, 0.99), fused=True, capturable=on_gpu)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
