@@ -4,11 +4,12 @@
 
 `magnitude` is gradual magnitude pruning with Adam as people do it: 15 cuts over the first 60% of the steps on a cubic
 schedule, the smallest weights go for good, the rate falls along a cosine. Where samples are few it learns from the
-dense outputs on mixed samples, as `auto` does. `auto` finds its learning rate on held-out samples, and pays for it; the
-peer is given the one that is best for it (--peer-rate, from whole runs judged on held-out training samples: 0.003 on
-MLPNet). With "sgd" in its name it is trained by SGD with Nesterov's momentum in place of Adam. Every finished run is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again.
-With --alone, which says that the machine has no other work, a short run goes before, so that no method pays for
-loading kernels, and the seconds are shown; these lines are in budgets-NETWORK-SAMPLES-alone.jsonl.
+dense outputs on mixed samples, as `auto` does. With "sgd" in its name, SGD with Nesterov's momentum takes the place of
+Adam. `auto` finds its learning rate on held-out samples, and pays for it; the peers are given the one that is best for
+them (--peer-rate, from whole runs judged on held-out training samples: 0.003 on MLPNet; --sgd-rate). Every finished run
+is a line of experiments/results/budgets-NETWORK-SAMPLES.jsonl and is not computed again. With --alone, which says that
+the machine has no other work, a short run goes before, so that no method pays for loading kernels, and the seconds are
+shown; these lines are in budgets-NETWORK-SAMPLES-alone.jsonl.
 """
 
 import argparse
