@@ -257,6 +257,28 @@ def test_the_dense_network_remembers_its_answers_for_a_sample_until_another_stud
             assert torch.isclose(second, parts.distance(found, (3 * one + two) / 4, 2.0), rtol=1e-3)
 
 
+def test_views_of_the_same_size_are_answered_in_one_pass_and_others_apart() -> None:
+    torch.manual_seed(0)
+    dense = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
+    passes: list[int] = []
+    dense.register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
+    images, targets = torch.randn(5, 1, 8, 8), torch.arange(5) % 3
+    other, smaller = torch.randn(5, 1, 8, 8), torch.randn(5, 1, 6, 6)
+    student = changed(dense)
+    for second, expected in ((other, [10]), (smaller, [5, 5])):
+        teacher = Teacher(dense, "cross_entropy", Lesson(1.0, 2.0), (images, targets))
+        wanted = (dense(images) + dense(second)) / 2
+        with teacher.watching(student) as lesson:
+            found = student(images)
+            passes.clear()
+            value = lesson(Views((images, targets), ((second, targets),)), lambda found=found: found)
+            assert passes == expected
+        assert teacher.parts is not None
+        assert torch.isclose(value, teacher.parts.distance(found, wanted, 2.0), rtol=1e-3)
+
+
 def test_a_device_is_asked_only_now_and_then() -> None:
     trust = Trust()
     heard = []

@@ -16,7 +16,7 @@ from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.remembered import Remembered
 from brainsurgeon.network.weights import NORMALISATION
-from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.samples.batches import Batch, batch_size, concatenate, form
 from brainsurgeon.samples.views import all_views, numbers_of, own_view
 
 LINEAR = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -189,11 +189,17 @@ class Teacher:
         return answer
 
     def _answer(self, batch: Batch) -> Any:
-        found = [self.outputs(self.dense, view) for view in all_views(batch)]
-        numbers = numbers_of(batch)
+        found, numbers = self._of_views(all_views(batch)), numbers_of(batch)
         if numbers is not None:
             return self.remembered.mean(numbers, found)
         return found[0] if len(found) == 1 else torch.stack(found).mean(0)
+
+    def _of_views(self, views: list[Batch]) -> list[Any]:
+        """Return the dense outputs for each view: in one pass, unless sizes differ or features are wanted."""
+        apart = len(views) == 1 or self.lesson.features
+        if apart or any(form(view) != form(views[0]) for view in views):
+            return [self.outputs(self.dense, view) for view in views]
+        return list(self.outputs(self.dense, concatenate(views)).chunk(len(views)))
 
     @torch.no_grad()
     def _scales(self, theirs: list[Tensor]) -> Tensor | None:
