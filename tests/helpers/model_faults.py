@@ -21,10 +21,10 @@ MODEL_FAULTS = [
     ),
     Fault(
         "a teacher that is hardly better is followed",
-        "network/distillation.py",
+        "network/trust.py",
         "REMEMBERED, ASKED, AHEAD = 0.98, 50, 0.7",
         "REMEMBERED, ASKED, AHEAD = 0.98, 50, 1.0",
-        "tests/network/test_distillation.py",
+        "tests/network/test_trust.py",
     ),
     Fault(
         "a loss weighed less though the teacher is silent",
@@ -35,17 +35,17 @@ MODEL_FAULTS = [
     ),
     Fault(
         "what the teacher lost forgotten while it is not run",
-        "network/distillation.py",
+        "network/trust.py",
         "self.losses[1] if other is None else other",
         "self.losses[0] if other is None else other",
-        "tests/network/test_distillation.py",
+        "tests/network/test_trust.py",
     ),
     Fault(
         "steps of a teacher's trust not restored",
-        "network/distillation.py",
+        "network/trust.py",
         "self.steps, self.listens = int(state[0]), bool(state[1])",
         "self.listens = bool(state[1])",
-        "tests/network/test_distillation.py",
+        "tests/network/test_trust.py",
     ),
     Fault(
         "texts judged as many at once as images",

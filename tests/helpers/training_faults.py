@@ -93,17 +93,17 @@ TRAINING_FAULTS = [
     ),
     Fault(
         "running means of losses that forget too much",
-        "network/distillation.py",
+        "network/trust.py",
         "else other])), 1 - REMEMBERED)",
         "else other])), REMEMBERED)",
-        "tests/network/test_distillation.py",
+        "tests/network/test_trust.py",
     ),
     Fault(
         "a device asked about the teacher at every step",
-        "network/distillation.py",
+        "network/trust.py",
         "if self.losses is not None and self.steps % ASKED == 0:",
         "if self.losses is not None:",
-        "tests/network/test_distillation.py",
+        "tests/network/test_trust.py",
     ),
     Fault(
         "a rate below the usual one taken where it is hardly better",

@@ -9,7 +9,7 @@ from networks import BY_NAME
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from brainsurgeon.network.distillation import ASKED, Lesson, Teacher, Trust, held_out_distance, watched
+from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance, watched
 from brainsurgeon.network.loss import BatchLoss, distance, output_loss
 from brainsurgeon.samples.views import Views
 
@@ -133,67 +133,6 @@ def test_the_held_out_distance_is_the_mean_over_all_samples_and_leaves_modes_alo
     assert held_out_distance(dense, dense, parts, batches) == pytest.approx(0, abs=1e-6)
 
 
-def test_the_dense_network_teaches_while_its_loss_is_well_below_the_students() -> None:
-    trust = Trust()
-    assert float(trust.weigh(torch.tensor(1.0), torch.tensor(0.5))) == 1
-    assert float(Trust().weigh(torch.tensor(1.0), torch.tensor(0.9))) == 0  # hardly better
-    for _ in range(300):
-        followed = trust.weigh(torch.tensor(0.2), torch.tensor(0.5))
-        trust.count()
-    assert float(followed) == 0
-    assert not trust.listens
-
-
-def test_a_dense_network_that_was_left_alone_is_heard_again_when_the_student_falls_back() -> None:
-    trust = Trust()
-    for _ in range(ASKED):
-        trust.weigh(torch.tensor(0.2), torch.tensor(0.5))
-        trust.count()
-    assert not trust.listens
-    for _ in range(5 * ASKED):
-        trust.weigh(torch.tensor(3.0), None)  # what the dense network lost is remembered
-        trust.count()
-    assert trust.listens
-
-
-def test_trust_goes_on_from_its_state() -> None:
-    one, other = Trust(), Trust()
-    losses = torch.rand(2 * ASKED, 2, generator=torch.Generator().manual_seed(0))
-    for student, dense in losses[: ASKED + 7]:
-        one.weigh(student, dense)
-        one.count()
-    other.restore(one.state(), losses)
-    for student, dense in losses[ASKED + 7 :]:
-        assert torch.equal(one.weigh(student, dense), other.weigh(student, dense))
-        one.count()
-        other.count()
-    assert torch.equal(one.state(), other.state())
-
-
-def test_running_means_stay_where_they_are_in_memory() -> None:
-    """A recorded step writes to the same place every time."""
-    trust = Trust()
-    trust.weigh(torch.tensor(1.0), torch.tensor(0.5))
-    assert trust.losses is not None
-    place = trust.losses.data_ptr()
-    for dense in (torch.tensor(0.25), None):
-        trust.weigh(torch.tensor(2.0), dense)
-        assert trust.losses.data_ptr() == place
-    assert trust.losses.tolist() == pytest.approx([1 + 0.02 + 0.98 * 0.02, 0.495])
-
-
-def test_means_of_losses_in_half_precision_do_not_stick_and_are_resumed() -> None:
-    half = torch.bfloat16
-    trust = Trust()
-    trust.weigh(torch.tensor(1.0, dtype=half), torch.tensor(0.6, dtype=half))
-    for _ in range(400):
-        followed = trust.weigh(torch.tensor(0.84, dtype=half), torch.tensor(0.6, dtype=half))
-    assert float(followed) == 0  # 0.6 is not below 0.7 of 0.84
-    other = Trust()
-    other.restore(trust.state(), torch.zeros(1, dtype=half))
-    assert other.weigh(torch.tensor(0.84, dtype=half), torch.tensor(0.6, dtype=half)).dtype == half
-
-
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_a_lesson_that_is_doubted_is_the_loss_alone_once_the_student_is_ahead(share: float) -> None:
     network = BY_NAME["sequential"]
@@ -277,13 +216,3 @@ def test_views_of_the_same_size_are_answered_in_one_pass_and_others_apart() -> N
             assert passes == expected
         assert teacher.parts is not None
         assert torch.isclose(value, teacher.parts.distance(found, wanted, 2.0), rtol=1e-3)
-
-
-def test_a_device_is_asked_only_now_and_then() -> None:
-    trust = Trust()
-    heard = []
-    for _ in range(2 * ASKED):
-        trust.weigh(torch.tensor(0.2), torch.tensor(0.5))  # the student is ahead from the first step on
-        trust.count()
-        heard.append(trust.listens)
-    assert heard == [True] * (ASKED - 1) + [False] * (ASKED + 1)

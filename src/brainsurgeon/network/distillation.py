@@ -15,14 +15,12 @@ from torch.nn.functional import mse_loss
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.remembered import Remembered
+from brainsurgeon.network.trust import Trust
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size, concatenate, form
 from brainsurgeon.samples.views import all_views, numbers_of, own_view
 
 LINEAR = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
-REMEMBERED, ASKED, AHEAD = 0.98, 50, 0.7
-"""How much of the running means stays at each step, after how many steps it is asked who does better, and how low the
-dense network's loss must be beside the student's: one that is hardly better holds the student back."""
 
 
 @dataclass(frozen=True)
@@ -50,56 +48,6 @@ class Lesson:
     def may_end(self) -> bool:
         """Whether the dense network is followed only as long as it does better."""
         return self.has_teacher and self.while_better
-
-
-def _as_it_is(numbers: Tensor) -> Tensor:
-    return numbers
-
-
-class Trust:
-    """Whether the dense network still does better than the student, by running means of their losses.
-
-    A device is asked only every `ASKED` steps; while the student is ahead the dense network is not run at all. Where a
-    batch is shared out, `mean` makes the losses of the whole batch of those of a part.
-    """
-
-    def __init__(self) -> None:
-        self.mean: Callable[[Tensor], Tensor] = _as_it_is
-        self.losses: Tensor | None = None  # the student's, the dense network's
-        self.steps, self.listens = 0, True
-
-    def weigh(self, student: Tensor, dense: Tensor | None) -> Tensor:
-        """Take in the losses of a step; return 1 where the dense network is to be followed, else 0.
-
-        The running means stay where they are in memory, and nothing is asked of the device: a step can be recorded.
-        """
-        own = student.detach().float()  # means in half precision would stick
-        other = None if dense is None else dense.float()
-        if self.losses is None:
-            self.losses = self.mean(torch.stack([own, own if other is None else other]))
-        else:
-            self.losses.lerp_(self.mean(torch.stack([own, self.losses[1] if other is None else other])), 1 - REMEMBERED)
-        return self._ahead().to(student.dtype)
-
-    def count(self) -> None:
-        """Count a step; every `ASKED` of them the device is asked who does better."""
-        self.steps += 1
-        if self.losses is not None and self.steps % ASKED == 0:
-            self.listens = bool(self._ahead())
-
-    def _ahead(self) -> Tensor:
-        assert self.losses is not None
-        return self.losses[1] < AHEAD * self.losses[0]
-
-    def state(self) -> Tensor:
-        """Return all that it is, as numbers."""
-        losses = [] if self.losses is None else self.losses.double().tolist()
-        return torch.tensor([self.steps, self.listens, *losses], dtype=torch.float64)
-
-    def restore(self, state: Tensor, like: Tensor) -> None:
-        """Become what `state` told, beside a tensor."""
-        self.steps, self.listens = int(state[0]), bool(state[1])
-        self.losses = state[2:].to(like.device, torch.float32) if len(state) > 2 else None
 
 
 class Teacher:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from toys import one_group
 
 from brainsurgeon.events import silent
-from brainsurgeon.network.distillation import Lesson, Teacher, Trust
+from brainsurgeon.network.distillation import Lesson, Teacher
+from brainsurgeon.network.trust import Trust
 from brainsurgeon.network.weights import find_weights
 from brainsurgeon.pruning.gradual import recorded as module
 from brainsurgeon.pruning.gradual.loop import Plan, Training

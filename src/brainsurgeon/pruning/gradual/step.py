@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.network.distillation import Trust
 from brainsurgeon.network.remembered import Remembered
+from brainsurgeon.network.trust import Trust
 from brainsurgeon.pruning.gradual.ranks import Shares
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch
