@@ -11,7 +11,7 @@ SEEDS = 3
 """Seeds that a row of the short table has."""
 
 
-METHODS = ("auto", "magnitude", "magnitude, distilled")
+METHODS = ("auto", "magnitude", "magnitude, distilled", "magnitude, sgd, distilled")
 
 
 def budgets_table() -> str:
@@ -49,7 +49,7 @@ def alone_table() -> str:
         ratios = [f"{own / peer:.2f}" if own and peer else "–" for peer in peers]
         rows.append([NETWORKS[key[0]], f"{key[2]:,}", f"{key[3]:g}", *shown, *ratios])
     head = ["network", "sample gradients", "sparsity", *(f"{method}, s" for method in METHODS)]
-    return table([*head, "auto / magnitude", "auto / distilled"], rows)
+    return table([*head, *(f"auto / {method}" for method in METHODS[1:])], rows)
 
 
 def _keys(runs: list[Record]) -> list[tuple[str, int | None, int, float]]:

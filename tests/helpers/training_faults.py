@@ -176,27 +176,6 @@ TRAINING_FAULTS = [
         "tests/network/test_distillation.py",
     ),
     Fault(
-        "views: what was answered before is forgotten",
-        "network/remembered.py",
-        "found = self.known[numbers]",
-        "found = rows",
-        "tests/network/test_remembered.py",
-    ),
-    Fault(
-        "views: a rank knows its own answers alone",
-        "network/remembered.py",
-        "self.whole(numbers), self.whole(rows)",
-        "numbers, rows",
-        "tests/network/test_remembered.py tests/pruning/gradual/test_ranks.py",
-    ),
-    Fault(
-        "views: samples of a loader are numbered within their batch",
-        "samples/held_out.py",
-        "begin[number] + chosen",
-        "chosen",
-        "tests/samples/test_held_out.py",
-    ),
-    Fault(
         "views: targets that change are not noticed",
         "samples/views.py",
         "all(torch.equal(a, b) for a, b in zip(before, after, strict=True))",

@@ -20,17 +20,11 @@ from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 
-
-def noisy(batch: Any, generator: torch.Generator) -> Any:
-    return (batch[0] + 0.1 * torch.randn(batch[0].shape, generator=generator), *batch[1:])
-
-
 SHORT: dict[str, Any] = {"max_gradients": 480, "batch_size": 16, "learning_rate": 0.002}
 WAYS: dict[str, Any] = {
     "few": Gradual(**SHORT),
     "uneven parts": Gradual(**SHORT | {"batch_size": 7}, distil=0.0),
     "many": Gradual(**SHORT | {"max_gradients": 1600}),
-    "views": Gradual(**SHORT | {"max_gradients": 1600}, augment=noisy, views=2, distil=1.0, mix=False),
     "first cut": Gradual(**SHORT, first_cut=Layerwise()),
     "a rate is found": Gradual(**SHORT | {"learning_rate": None, "max_gradients": 1600}),
     "auto": Auto(max_gradients=960),

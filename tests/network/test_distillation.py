@@ -177,25 +177,6 @@ def test_the_dense_network_answers_with_the_mean_over_the_views_and_features_of_
         assert torch.isclose(lesson(views, lambda: teacher.outputs(student, batch)), expected)
 
 
-def test_the_dense_network_remembers_its_answers_for_a_sample_until_another_student_comes() -> None:
-    network = BY_NAME["sequential"]
-    dense, (batch, other) = network.model().eval(), network.batches()[:2]
-    other = (other[0], batch[1])
-    student = changed(dense).eval()
-    teacher = Teacher(dense, network.loss, Lesson(1.0, 2.0), batch, samples=50)
-    numbers = (torch.arange(len(batch[1])) + 7,)
-    found = teacher.outputs(student, batch)
-    one, two = teacher.outputs(dense, batch), teacher.outputs(dense, other)
-    parts = teacher.parts
-    assert parts is not None
-    for _ in range(2):
-        with teacher.watching(student) as lesson:
-            first = lesson(Views(batch, (batch,), numbers), lambda: found)
-            assert torch.isclose(first, parts.distance(found, one, 2.0), rtol=1e-3)
-            second = lesson(Views(batch, (other,), numbers), lambda: found)
-            assert torch.isclose(second, parts.distance(found, (3 * one + two) / 4, 2.0), rtol=1e-3)
-
-
 def test_views_of_the_same_size_are_answered_in_one_pass_and_others_apart() -> None:
     torch.manual_seed(0)
     dense = nn.Sequential(

@@ -57,20 +57,6 @@ def test_what_is_held_out_is_never_drawn_and_nothing_is_lost(source: str) -> Non
 
 
 @every_source
-def test_a_sample_has_the_same_number_whenever_it_is_drawn(source: str) -> None:
-    samples = TrainingSamples(SOURCES[source](SIZE), 0, CPU)
-    known: dict[int, int] = {}
-    for stage in range(3):
-        found = list(samples.draw_numbered(200, stage))
-        plain = list(samples.draw_again(200, stage))
-        assert names(each.batch for each in found) == names(plain)
-        for each in found:
-            for name, number in zip(names([each.batch]), each.numbers.tolist(), strict=True):
-                assert known.setdefault(name, number) == number
-    assert sorted(known.values()) == list(range(samples.size))
-
-
-@every_source
 @pytest.mark.parametrize("count", [1, 7, 64, 80, 1000])
 def test_as_many_as_were_asked_for_are_drawn_and_none_twice(source: str, count: int) -> None:
     drawn = names(TrainingSamples(SOURCES[source](SIZE), 0, CPU).draw(count, 3))

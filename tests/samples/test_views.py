@@ -6,7 +6,7 @@ from torch import Tensor
 
 from brainsurgeon.samples.augment import crop_and_flip
 from brainsurgeon.samples.batches import Batch, batch_size, cut
-from brainsurgeon.samples.views import Numbered, Views, all_views, draw_views, keeps_targets, numbers_of, own_view
+from brainsurgeon.samples.views import Views, all_views, draw_views, keeps_targets, own_view
 
 
 def noisy(batch: Batch, generator: torch.Generator) -> Batch:
@@ -37,22 +37,6 @@ def test_views_are_a_batch_of_as_many_samples_and_are_cut_like_one() -> None:
     assert isinstance(part, Views)
     assert [len(view[0]) for view in all_views(part)] == [2, 2, 2]
     assert torch.equal(part.others[1][0], found.others[1][0][1:3])
-
-
-def test_views_of_numbered_samples_know_their_numbers() -> None:
-    numbers = torch.tensor([7, 3, 5, 1, 0])
-    plain, known = (draw_views(b, noisy, torch.Generator().manual_seed(3), 2) for b in (batch_of(), numbered(numbers)))
-    assert numbers_of(plain) is None
-    assert torch.equal(cut(known, slice(1, 3)).numbers[0], numbers[1:3])
-    assert torch.equal(known.own[0], plain.own[0])
-    assert torch.equal(known.others[0][0], plain.others[0][0])
-    alone = draw_views(numbered(numbers), noisy, torch.Generator().manual_seed(3), 1)
-    assert torch.equal(alone[0], plain.own[0])
-    assert numbers_of(alone) is None
-
-
-def numbered(numbers: Tensor) -> Numbered:
-    return Numbered(batch_of(), numbers)
 
 
 def test_an_augment_that_changes_targets_is_noticed() -> None:

@@ -14,11 +14,10 @@ from torch.nn.functional import mse_loss
 
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
-from brainsurgeon.network.remembered import Remembered
 from brainsurgeon.network.trust import Trust
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size, concatenate, form
-from brainsurgeon.samples.views import all_views, numbers_of, own_view
+from brainsurgeon.samples.views import all_views, own_view
 
 LINEAR = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -53,20 +52,13 @@ class Lesson:
 class Teacher:
     """The dense model, and a lesson; `loss(model, batch)` is what the student's training step minimises.
 
-    A student whose layers are smaller is compared in the units it has: `kept` holds their indices by layer. Its answers
-    for several views of numbered samples are remembered; `samples` says how many there are.
+    A student whose layers are smaller is compared in the units it has: `kept` holds their indices by layer.
     """
 
     def __init__(
-        self,
-        dense: nn.Module,
-        loss: LossLike,
-        lesson: Lesson,
-        probe: Batch,
-        kept: Mapping[str, Tensor] | None = None,
-        samples: int = 0,
+        self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch, kept: Mapping[str, Tensor] | None = None
     ):
-        self.dense, self.lesson, self.trust, self.remembered = dense, lesson, Trust(), Remembered(samples)
+        self.dense, self.lesson, self.trust = dense, lesson, Trust()
         self._aside: torch.cuda.Stream | None = None
         self._kept, self._probe = dict(kept or {}), probe
         self.parts = output_loss(loss, dense, probe)
@@ -84,7 +76,7 @@ class Teacher:
         ours: list[Tensor] = []
         theirs: list[Tensor] = []
         hooks = []
-        self.trust, self.remembered = Trust(), Remembered(self.remembered.samples)
+        self.trust = Trust()
         if self.lesson.features:
             for network, into, kept in ((model, ours, {}), (self.dense, theirs, self._kept)):
                 for name, module in watched(network).items():
@@ -114,8 +106,8 @@ class Teacher:
     def _asked(self, batch: Batch) -> Callable[[], Any] | None:
         """Have the dense network answer, if it is listened to; return what gives its outputs.
 
-        For several views of the samples it answers with the mean of its outputs, those for earlier views among them.
-        In a step that is recorded it answers beside the student: a small network leaves most of a GPU idle.
+        For several views of the samples it answers with the mean of its outputs. In a step that is recorded it answers
+        beside the student: a small network leaves most of a GPU idle.
         """
         parts, lesson = self.parts, self.lesson
         assert parts is not None
@@ -137,9 +129,7 @@ class Teacher:
         return answer
 
     def _answer(self, batch: Batch) -> Any:
-        found, numbers = self._of_views(all_views(batch)), numbers_of(batch)
-        if numbers is not None:
-            return self.remembered.mean(numbers, found)
+        found = self._of_views(all_views(batch))
         return found[0] if len(found) == 1 else torch.stack(found).mean(0)
 
     def _of_views(self, views: list[Batch]) -> list[Any]:

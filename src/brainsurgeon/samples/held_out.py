@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +23,6 @@ from brainsurgeon.samples.batches import (
     sent,
     tensors_of,
 )
-from brainsurgeon.samples.views import Numbered
 
 FEWEST = 5
 FEW_HELD_OUT, MOST_HELD_OUT = 100, 2000
@@ -115,36 +113,26 @@ class TrainingSamples:
 
     def draw(self, count: int, stage: int) -> Iterator[Batch]:
         """Yield `count` samples for a stage (all there are where there are fewer), each at most once."""
-        return (found.batch for found in self._draw(count, stage))
-
-    def draw_again(self, count: int, stage: int) -> Iterator[Batch]:
-        """Yield `count` samples, all of them in another order each time they have all been drawn."""
-        return (found.batch for found in self._draw_again(count, stage))
-
-    def draw_numbered(self, count: int, stage: int) -> Iterator[Numbered]:
-        """Yield the samples of `draw_again` with their numbers, from 0 on."""
-        return (Numbered(batch, sent(numbers, self._device)) for batch, numbers in self._draw_again(count, stage))
-
-    def _draw_again(self, count: int, stage: int) -> Iterator[Numbered]:
-        epoch = 0
-        while count > 0:
-            yield from self._draw(min(count, self.size), EPOCH * (epoch + 1) + stage)
-            count, epoch = count - self.size, epoch + 1
-
-    def _draw(self, count: int, stage: int) -> Iterator[Numbered]:
         generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + stage)
         if self._units is None:
-            for numbers in torch.randperm(len(self._order), generator=generator)[:count].split(READ):
-                yield Numbered(self._move(data_part(self._data, self._order[numbers])), numbers)
+            order = self._order[torch.randperm(len(self._order), generator=generator)][:count]
+            for chosen in order.split(READ):
+                yield self._move(data_part(self._data, chosen))
             return
-        begin = [0, *itertools.accumulate(map(batch_size, self._units))]
         for number in torch.randperm(len(self._units), generator=generator).tolist():
             if count <= 0:
                 return
             unit = self._units[number]
-            chosen = torch.randperm(batch_size(unit), generator=generator)[:count]
-            count -= len(chosen)
-            yield Numbered(self._move(data_part(unit, chosen)), begin[number] + chosen)
+            batch = data_part(unit, torch.randperm(batch_size(unit), generator=generator)[:count])
+            count -= batch_size(batch)
+            yield self._move(batch)
+
+    def draw_again(self, count: int, stage: int) -> Iterator[Batch]:
+        """Yield `count` samples, all of them in another order each time they have all been drawn."""
+        epoch = 0
+        while count > 0:
+            yield from self.draw(min(count, self.size), EPOCH * (epoch + 1) + stage)
+            count, epoch = count - self.size, epoch + 1
 
     def _move(self, batch: Batch) -> Batch:
         return moved(batch, self._device)

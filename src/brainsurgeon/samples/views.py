@@ -9,17 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from brainsurgeon.samples.augment import Augment
 from brainsurgeon.samples.batches import Batch, map_tensors, tensors_of
-
-
-class Numbered(NamedTuple):
-    """A batch, and the number of each of its samples, by which it is known when it is drawn again."""
-
-    batch: Batch
-    numbers: Tensor
 
 
 class Views(NamedTuple):
@@ -27,18 +19,11 @@ class Views(NamedTuple):
 
     own: Batch
     others: tuple[Batch, ...]
-    numbers: tuple[Tensor, ...] = ()
-    """The numbers of the samples, where they are known."""
 
 
 def own_view(batch: Batch) -> Batch:
     """Return the batch that the student sees."""
     return batch.own if isinstance(batch, Views) else batch
-
-
-def numbers_of(batch: Batch) -> Tensor | None:
-    """Return the numbers of the samples of views, where they are known."""
-    return batch.numbers[0] if isinstance(batch, Views) and batch.numbers else None
 
 
 def all_views(batch: Batch) -> list[Batch]:
@@ -47,15 +32,11 @@ def all_views(batch: Batch) -> list[Batch]:
 
 
 def draw_views(batch: Batch, augment: Augment, generator: torch.Generator, count: int) -> Batch:
-    """Return a batch that is changed once, with `count` − 1 other views where there is more than one.
-
-    Views of a numbered batch know its numbers.
-    """
-    batch, *numbers = batch if isinstance(batch, Numbered) else (batch,)
+    """Return a batch that is changed once, with `count` − 1 other views where there is more than one."""
     if count == 1:
         return augment(batch, generator)
     own, *others = (augment(_copy(batch), generator) for _ in range(count))
-    return Views(own, tuple(others), tuple(numbers))
+    return Views(own, tuple(others))
 
 
 def keeps_targets(augment: Augment, batch: Batch) -> bool:

@@ -28,7 +28,6 @@ from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual.loop import Plan, Training
 from brainsurgeon.pruning.gradual.step import Step
 from brainsurgeon.pruning.gradual.student import Student
-from brainsurgeon.samples.views import Views
 
 plans = st.builds(
     Plan, end=st.floats(0.05, 1.0), cuts=st.integers(1, 50), power=st.floats(1, 6), warm=st.floats(0, 0.3)
@@ -63,18 +62,16 @@ def training_of(network: Network, steps: int = 12, final: int | None = None, **s
     dense = network.model()
     model = copy.deepcopy(dense)
     student = Student(model, find_weights(model), settings.pop("everything", True))
-    batches, views = network.batches()[:2], settings.pop("views", False)
+    batches = network.batches()[:2]
 
     def endless(start: int) -> Iterator[Any]:
         number = start
         while True:
-            own, other = batches[number % 2], batches[1 - number % 2]
-            numbers = (torch.arange(len(own[1])) + number % 3,)
-            yield Views(own, ((other[0], own[1]),), numbers) if views else own
+            yield batches[number % 2]
             number += 1
 
     settings = {"plan": Plan(cuts=5, end=0.6), "rate": 0.01, "batches": endless, "notify": silent, **settings}
-    teacher = Teacher(dense, network.loss, Lesson(0.5, 2.0), batches[0], samples=2 + BATCH)
+    teacher = Teacher(dense, network.loss, Lesson(0.5, 2.0), batches[0])
     size = student.weights.size
     budget = one_group(size, size // 2 if final is None else final)
     return Training(student=student, teacher=teacher, final=budget, steps=steps, **settings)
@@ -146,7 +143,7 @@ def test_a_pruned_weight_comes_back_in_training() -> None:
 def test_a_run_from_a_checkpoint_is_the_run_that_was_not_interrupted(
     name: str, kill: int, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights, masks, mean squares, moments, batch statistics and what the dense network answered, to the last bit."""
+    """Weights, masks, mean squares, the optimizer's moments and batch statistics, to the last bit."""
     monkeypatch.setattr(loop_module, "TOLD", -1.0)  # every step is told
     network, states = BY_NAME[name], dict[int, dict[str, Tensor]]()
 
@@ -154,12 +151,11 @@ def test_a_run_from_a_checkpoint_is_the_run_that_was_not_interrupted(
         states[step] = {key: tensor.clone() for key, tensor in tensors.items()}
 
     plan = Plan(cuts=5, end=0.6, optimizer=optimizer)
-    whole = training_of(network, checkpoint=keep, plan=plan, views=True)
+    whole = training_of(network, checkpoint=keep, plan=plan)
     whole.student.model.train()
     whole.run()
     assert list(states) == list(range(1, 13))
-    assert "remembered" in states[kill]
-    resumed = training_of(network, plan=plan, views=True)
+    resumed = training_of(network, plan=plan)
     resumed.student.model.train()
     assert resumed.run(kill, states[kill]) == 12
     assert resumed.samples == (12 - kill) * BATCH

@@ -147,9 +147,7 @@ class Training:
         step = start
         with self.teacher.watching(self.student.model) as value, _fast_products():
             if tensors is not None:
-                like = next(iter(self.student.values.values()))
-                self.teacher.trust.restore(tensors["trust"], like)
-                self.teacher.remembered.restore(tensors.get("remembered"), like)
+                self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
             take = self._step(optimizer, value)
             share = self._share(step)
             for batch in self.batches(start):
@@ -198,14 +196,14 @@ class Training:
     ) -> Callable[[Batch], Tensor]:
         """Return what takes a step on a batch, of which every rank does its part."""
         shares = Shares.of(self.student.model)
-        self.teacher.trust.mean, self.teacher.remembered.whole = shares.mean, shares.whole
+        self.teacher.trust.mean = shares.mean
         outputs = Outputs(self.student.model, self.teacher)
-        step = Step(self.student, self.teacher.trust, optimizer, value, outputs, shares, self.teacher.remembered)
+        step = Step(self.student, self.teacher.trust, optimizer, value, outputs, shares)
         return recorded(step, self.records and world_size() == 1)
 
     def _state(self, optimizer: torch.optim.Optimizer, share: float) -> dict[str, Tensor]:
         reached = {"share": torch.tensor(share, dtype=torch.float64), "trust": self.teacher.trust.state()}
-        return self.student.state() | optimizer_state(optimizer) | reached | self.teacher.remembered.state()
+        return self.student.state() | optimizer_state(optimizer) | reached
 
     def _share(self, step: int) -> float:
         """Return how far training has come: by its steps, or by its time where that is shorter."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.distributed import broadcast, gather_rows, shard, shard_sizes, sum_over_ranks, world_size
+from brainsurgeon.distributed import broadcast, shard, sum_over_ranks, world_size
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch, batch_size, cut
 
@@ -26,8 +26,6 @@ class Shares:
     least: int = 1
     weight: float = 1.0
     """What this rank's part of the last batch weighs in a mean over the ranks: Σ weight = 1."""
-    counts: tuple[int, ...] = ()
-    """The samples of the last batch that each rank has; none where every rank has all of them."""
 
     @classmethod
     def of(cls, model: nn.Module) -> Shares:
@@ -38,19 +36,15 @@ class Shares:
         """Return this rank's part of a batch."""
         size, ranks = batch_size(batch), world_size()
         if ranks == 1 or size < self.least * ranks:
-            self.weight, self.counts = 1 / ranks, ()
+            self.weight = 1 / ranks
             return batch
         own = shard(size)
-        self.weight, self.counts = len(own) / size, tuple(shard_sizes(size))
+        self.weight = len(own) / size
         return cut(batch, slice(own.start, own.stop))
 
     def mean(self, numbers: Tensor) -> Tensor:
         """Return the mean over the samples of a batch from the ranks' means over their parts."""
         return numbers if world_size() == 1 else sum_over_ranks(numbers * self.weight)
-
-    def whole(self, rows: Tensor) -> Tensor:
-        """Return the rows of the whole batch, one a sample, from this rank's."""
-        return gather_rows(rows, self.counts) if self.counts else rows
 
     @torch.no_grad()
     def average(self, student: Student, loss: Tensor) -> Tensor:

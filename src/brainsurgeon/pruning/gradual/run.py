@@ -80,7 +80,7 @@ class GradualRun:
         norms = any(isinstance(module, NORMALISATION) for module in self.dense.modules())
         self.views = count_views(method, surgery, self.held_out[0], self.few)
         lesson = method.lesson(self.few, norms and not self.tokens, self.views)
-        self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0], samples=self.samples.size)
+        self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
         if not self.teacher.can_teach:
             raise BrainsurgeonError(
                 "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or "
@@ -287,9 +287,7 @@ class GradualRun:
     def _batches(self, steps: int, start: int) -> Iterator[Batch]:
         """Yield the batches of the steps from a number on; each depends on the seed and its number alone."""
         count = steps * self.batch_size
-        again = self.views > 1 and not self._mixes  # what is mixed is another sample each time
-        draw = self.samples.draw_numbered if again else self.samples.draw_again
-        batches: Iterator[Batch] = regroup(draw(count + self.batch_size, 1 + self.legs), self.batch_size)
+        batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs), self.batch_size)
         if self._mixes:
             batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
         generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)

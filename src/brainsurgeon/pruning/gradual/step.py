@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.network.remembered import Remembered
 from brainsurgeon.network.trust import Trust
 from brainsurgeon.pruning.gradual.ranks import Shares
 from brainsurgeon.pruning.gradual.student import Student
@@ -31,7 +30,6 @@ class Step:
     value: Callable[[Batch, Callable[[], Any]], Tensor]
     outputs: nn.Module
     shares: Shares = field(default_factory=Shares)
-    remembered: Remembered = field(default_factory=lambda: Remembered(0))
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step; return the loss before it."""
@@ -55,7 +53,7 @@ class Step:
     def state(self) -> dict[str, Tensor]:
         """Return all tensors that a step changes, as they are: a copy is the caller's to make."""
         losses = {} if self.trust.losses is None else {"trust": self.trust.losses}
-        return self.student.state() | optimizer_state(self.optimizer) | losses | self.remembered.state()
+        return self.student.state() | optimizer_state(self.optimizer) | losses
 
     def forget(self, state: Mapping[str, Tensor]) -> None:
         """Drop what the optimizer has made beside a state that was told before."""
