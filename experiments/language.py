@@ -102,7 +102,9 @@ def run_once(
 
 
 def yaml_value(text: str) -> Any:
-    """Return a number where the text is one, else the text."""
+    """Return a number or a truth where the text is one, else the text."""
+    if text in ("true", "false"):
+        return text == "true"
     for kind in (int, float):
         try:
             return kind(text)
