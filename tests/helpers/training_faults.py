@@ -176,6 +176,27 @@ TRAINING_FAULTS = [
         "tests/network/test_distillation.py",
     ),
     Fault(
+        "views: those of other sizes are joined all the same",
+        "network/distillation.py",
+        "if apart or any(form(view) != form(views[0]) for view in views):",
+        "if apart:",
+        "tests/network/test_distillation.py",
+    ),
+    Fault(
+        "SGD with plain momentum",
+        "pruning/gradual/step.py",
+        "momentum=MOMENTUM, nesterov=True",
+        "momentum=MOMENTUM, nesterov=False",
+        "tests/pruning/gradual/test_step.py",
+    ),
+    Fault(
+        "rates of Adam tried for SGD",
+        "pruning/gradual/run.py",
+        "return self._try(steps, times * rate,",
+        "return self._try(steps, rate,",
+        "tests/pruning/gradual/test_run.py",
+    ),
+    Fault(
         "views: targets that change are not noticed",
         "samples/views.py",
         "all(torch.equal(a, b) for a, b in zip(before, after, strict=True))",

@@ -59,6 +59,20 @@ def test_gradients_of_a_try_that_diverges_are_counted(monkeypatch: pytest.Monkey
     assert result.settings["sample_gradients"] == loss.samples <= 4000
 
 
+def test_the_rates_of_sgd_are_thirty_times_those_of_adam(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+
+    def held(self: Any, steps: int, rate: float, deadline: float) -> float:
+        tried.append(rate)
+        return abs(rate - 0.06)
+
+    monkeypatch.setattr(run_module.GradualRun, "_try", held)
+    result = run(learning_rate=None, optimizer="sgd", max_gradients=10_000)
+    assert result.settings["optimizer"] == "sgd"
+    assert result.settings["learning_rate"] == pytest.approx(0.7 * 0.06)
+    assert tried == pytest.approx([0.18, 0.06, 0.018])
+
+
 def diverging(monkeypatch: pytest.MonkeyPatch, rates: list[float], steps: int) -> list[tuple[int, float]]:
     """Let long runs with rates above the last of these diverge after some steps; note the steps and rates of all."""
     made: list[tuple[int, float]] = []
