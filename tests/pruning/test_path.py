@@ -11,6 +11,7 @@ import torch
 from trained import accuracy, rings, trained
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.pruning.auto import candidates
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
@@ -131,6 +132,16 @@ def test_what_auto_goes_along_with() -> None:
     assert on_path(quick, surgery, probe) is quick
     of_batches = Surgery(trained(), rings(0), lambda model, batch: model(batch[0]).square().mean())
     assert isinstance(on_path(Auto(), of_batches, probe), Staged)
+
+
+@pytest.mark.parametrize(("gradients", "cut"), [(64 * candidates.LONG - 64, True), (64 * candidates.LONG, False)])
+def test_a_large_network_begins_with_a_cut_unless_steps_are_very_many(
+    gradients: int, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "LARGE", 1)
+    found = on_path(Auto(max_gradients=gradients), Surgery(trained(), rings(0)), rings(0))
+    assert isinstance(found, Gradual)
+    assert (found.first_cut is not None) == cut
 
 
 def test_the_shares_of_a_sweep_leave_nothing_over() -> None:

@@ -30,17 +30,17 @@ from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import name_matches
-from brainsurgeon.pruning.auto.candidates import LARGE
+from brainsurgeon.pruning.auto.candidates import is_cut_first
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.goal import name_of, needs_samples
 from brainsurgeon.pruning.gradual.method import Gradual
-from brainsurgeon.pruning.gradual.run import GradualRun
+from brainsurgeon.pruning.gradual.run import GradualRun, usual_batch
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, describe
 from brainsurgeon.pruning.outcome import Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
-from brainsurgeon.samples.batches import Batch, as_batches, batch_size
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_tokens
 from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples
 
 if TYPE_CHECKING:
@@ -285,8 +285,9 @@ def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
     limits["max_samples"] = method.max_samples
     if output_loss(surgery.loss, surgery.batch_loss.model, probe) is None:
         return Staged(name=method.name, **limits)
-    large = surgery.weights.size >= LARGE and linear_maps(surgery.original, surgery.weights.names)
-    first_cut = Layerwise() if large else None
+    texts = is_tokens(probe)
+    cut = is_cut_first(surgery.weights.size, method.gradients // usual_batch(texts), texts)
+    first_cut = Layerwise() if cut and linear_maps(surgery.original, surgery.weights.names) else None
     return Gradual(method.name, first_cut=first_cut, repair=method.repair, augment=method.augment, **limits)
 
 

@@ -89,6 +89,11 @@ def is_sure(gradients: int, few: bool, texts: bool, size: int) -> bool:
     return not few and size < LARGE and gradients // usual_batch(texts) >= SURE
 
 
+def is_cut_first(size: int, steps: int, texts: bool) -> bool:
+    """Say whether a network is so large, for its steps, that a cut at once may be the better beginning."""
+    return size >= LARGE and (texts or steps < LONG)
+
+
 def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
     """Yield what is tried within a limit: what is found at once, then one-shot methods that fit, then training.
 
@@ -132,7 +137,7 @@ def _trained(run: AutoRun, layered: bool) -> Iterator[Candidate]:
     texts = is_tokens(run.held_out[0])
     steps = gradients // usual_batch(texts)
     few = steps < (FEW_SAMPLES_STEPS if run.few else FEW_STEPS)
-    large = size >= LARGE and (texts or steps < LONG)
+    large = is_cut_first(size, steps, texts)
     if gradients and layered and (large or few or _is_hurried(run)):
         alone = few or (texts and large)
         share = gradients if alone else -(-gradients // 2)
