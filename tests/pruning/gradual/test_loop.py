@@ -266,7 +266,9 @@ def test_events_tell_the_steps_and_what_is_gone() -> None:
 
 
 def test_what_the_plan_leaves_open_is_the_decay_of_many_samples_or_none() -> None:
-    assert [Plan().for_few(few).weight_decay for few in (True, False)] == [0.0, loop_module.DECAY]
+    for optimizer, decay in loop_module.DECAY.items():
+        assert [Plan(optimizer=optimizer).for_few(few).weight_decay for few in (True, False)] == [0.0, decay]
+    assert loop_module.DECAY["sgd"] < 0.01 * loop_module.DECAY["adamw"]  # its rate is thirty times Adam's, and more
     assert [Plan(weight_decay=0.3).for_few(few).weight_decay for few in (True, False)] == [0.3, 0.3]
 
 
