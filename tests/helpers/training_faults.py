@@ -24,8 +24,8 @@ TRAINING_FAULTS = [
     Fault(
         "the decay of many samples where they are few",
         "pruning/gradual/loop.py",
-        "weight_decay=0.0 if few else DECAY[self.optimizer])",
-        "weight_decay=DECAY[self.optimizer])",
+        "weight_decay=0.0 if few else OPTIMIZERS[self.optimizer].decay)",
+        "weight_decay=OPTIMIZERS[self.optimizer].decay)",
         f"{GRADUAL}/test_loop.py",
     ),
     Fault(

@@ -35,8 +35,6 @@ from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch, batch_size
 from brainsurgeon.samples.views import own_view
 
-DECAY = {"adamw": 0.1, "sgd": 0.0005}
-"""The weight decay of each optimizer where samples are many; with momentum SGD takes ten times what it says."""
 AVERAGED, PAYING = 64, 10
 """Batches that the statistics of batch normalisation are averaged over in the end, and how many steps there must be for
 each of them."""
@@ -75,7 +73,7 @@ class Plan:
         """Return the plan with the weight decay that it leaves open."""
         if self.weight_decay is not None:
             return self
-        return replace(self, weight_decay=0.0 if few else DECAY[self.optimizer])
+        return replace(self, weight_decay=0.0 if few else OPTIMIZERS[self.optimizer].decay)
 
     def rate(self, share: float) -> float:
         """Return the share of the learning rate after a share of the steps."""

@@ -147,7 +147,7 @@ class GradualRun:
             try:
                 return self._train(steps, rate, self.task.clock.deadline, stored), rate
             except DivergedError:
-                lowest = OPTIMIZERS[self.plan.optimizer] * RATES[0]
+                lowest = OPTIMIZERS[self.plan.optimizer].times * RATES[0]
                 if self.method.learning_rate is not None or rate < lowest or most - self.gradients < LEFT * most:
                     raise
             words = f"training diverged with the learning rate {rate:g}, and began again with {LOWER * rate:g}"
@@ -202,7 +202,7 @@ class GradualRun:
     def find_rate(self) -> float:
         """Return the learning rate with the least held-out loss after a short run with all its cuts."""
         steps, tries = tries_of(self.method.max_gradients, self.batch_size)
-        taken, times = 0, OPTIMIZERS[self.plan.optimizer]
+        taken, times = 0, OPTIMIZERS[self.plan.optimizer].times
 
         def held(rate: float) -> float:
             nonlocal taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,16 @@ from brainsurgeon.pruning.gradual.ranks import Shares
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.samples.batches import Batch
 
-OPTIMIZERS = {"adamw": 1.0, "sgd": 30.0}
-"""What may take the steps, and how many times the rate of AdamW each needs to come as far."""
+
+class Usual(NamedTuple):
+    """What is usual for an optimizer: how many times AdamW's rate it needs, and its decay where samples are many."""
+
+    times: float
+    decay: float
+
+
+OPTIMIZERS = {"adamw": Usual(1.0, 0.1), "sgd": Usual(30.0, 0.0005)}
+"""What may take the steps. With momentum SGD takes ten times what its decay says."""
 MOMENTUM = 0.9
 """Of SGD."""
 
