@@ -1,15 +1,18 @@
-"""Random crops and flips of whole batches, as tensor operations with an explicit generator."""
+"""Random crops, flips and warps of whole batches, as tensor operations with an explicit generator."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import grid_sample, pad
 
 from brainsurgeon.samples.batches import Batch, sent
 
 Augment = Callable[[Batch, torch.Generator], Batch]
 """Changes a training batch, drawing from a generator."""
+SMALLEST = 8
+"""Pixels of a side that make an array a picture."""
 
 
 def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
@@ -35,8 +38,54 @@ def random_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(sent(coin, images.device).view(-1, 1, 1, 1), images.flip(-1), images)
 
 
+def random_warp(
+    images: Tensor, generator: torch.Generator, turn: float = 10.0, zoom: float = 1.1, shift: float = 0.05
+) -> Tensor:
+    """Turn every image of a batch by up to `turn` degrees, zoom by up to `zoom`, shift by up to a share of its size.
+
+    Pixels between pixels are interpolated, and those of the edges go on outside.
+    """
+    drawn = 2 * torch.rand(4, len(images), 1, 1, generator=generator, device=generator.device) - 1
+    angle, size, across, down = sent(drawn, images.device).to(images.dtype)
+    angle, size = math.radians(turn) * angle, zoom**size
+    along, aside = size * torch.cos(angle), size * torch.sin(angle)
+    y, x = (
+        _places(length, images).view(shape) for length, shape in zip(images.shape[2:], ((-1, 1), (1, -1)), strict=True)
+    )
+    grid = torch.stack([along * x - aside * y + 2 * shift * across, aside * x + along * y + 2 * shift * down], -1)
+    return grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def _places(length: int, like: Tensor) -> Tensor:
+    """Return where the pixels of a row are, its ends being −1 and 1."""
+    return (2 * torch.arange(length, device=like.device, dtype=like.dtype) + 1) / length - 1
+
+
 def crop_and_flip(batch: Batch, generator: torch.Generator) -> Batch:
-    """Shift and mirror the images of a batch (inputs, targets): an `augment` for pictures of objects."""
+    """Shift and mirror the images of a batch (inputs, targets), or of inputs alone: for pictures of objects."""
+
+    def changed(images: Tensor) -> Tensor:
+        padding = max(1, images.shape[-1] // 8)
+        return random_flip(random_crop(images, padding, generator), generator)
+
+    return _with_images(batch, changed)
+
+
+def warp(batch: Batch, generator: torch.Generator) -> Batch:
+    """Turn, zoom and shift the images of a batch (inputs, targets), or of inputs alone, a little: for any pictures."""
+    return _with_images(batch, lambda images: random_warp(images, generator))
+
+
+def _with_images(batch: Batch, changed: Callable[[Tensor], Tensor]) -> Batch:
+    if isinstance(batch, Tensor):
+        return changed(batch)
     images, *targets = batch
-    padding = max(1, images.shape[-1] // 8)
-    return (random_flip(random_crop(images, padding, generator), generator), *targets)
+    return (changed(images), *targets)
+
+
+def has_pictures(batch: Batch) -> bool:
+    """Say whether the inputs of a batch (inputs, targets), or of inputs alone, are grey or coloured images."""
+    images = batch[0] if isinstance(batch, list | tuple) and batch else batch
+    if not isinstance(images, Tensor) or images.dim() != 4 or not images.is_floating_point():
+        return False
+    return images.shape[1] in (1, 3) and min(images.shape[2:]) >= SMALLEST

@@ -19,6 +19,7 @@ from brainsurgeon.network.distillation import Lesson
 from brainsurgeon.pruning.gradual.loop import Plan
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.samples.augment import crop_and_flip
 
 
 @pytest.mark.parametrize("budget", ["global", "uniform", {"0.weight": 0.5}], ids=str)
@@ -134,8 +135,9 @@ def test_samples_and_outputs_are_needed() -> None:
         ({"max_seconds": 0}, "max_seconds must be positive"),
         ({"distil": 1.5}, "distil is a share"),
         ({"learning_rate": -1.0}, "learning_rate must be positive"),
+        ({"warp": True, "augment": crop_and_flip}, "warp=True goes without `augment`"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(BrainsurgeonError, match=words):

@@ -21,6 +21,7 @@ from brainsurgeon.pruning.gradual import rates as rates_module
 from brainsurgeon.pruning.gradual import run as run_module
 from brainsurgeon.pruning.gradual.loop import DivergedError
 from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.samples.augment import crop_and_flip, warp
 from brainsurgeon.samples.held_out import TrainingSamples
 
 
@@ -207,3 +208,48 @@ def test_states_are_stored_no_more_often_than_said() -> None:
     store = Parts()
     Surgery(model(), data(), progress=False).prune(0.6, "gradual", store=store, max_gradients=600, learning_rate=0.01)
     assert store.calls == [0]  # the learning rate; training took less than half a minute
+
+
+PICTURES = (torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(60) % 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "warped"),
+    [
+        ({}, True),
+        ({"warp": False}, False),
+        ({"mix": False}, False),
+        ({"mix": False, "warp": True}, True),
+        ({"distil": 0.5}, False),
+        ({"augment": crop_and_flip}, False),
+    ],
+    ids=["few", "unwanted", "unmixed", "wanted", "labels", "augmented"],
+)
+def test_few_pictures_are_warped_where_the_dense_network_answers_for_all(
+    settings: dict[str, Any], warped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[int] = []
+
+    def watched(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        changed.append(len(batch[0]))
+        return warp(batch, generator)
+
+    monkeypatch.setattr("brainsurgeon.pruning.gradual.run.warp", watched)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
+    common = {"max_gradients": 320, "learning_rate": 0.01, "batch_size": 16, "progress": False}
+    result = prune(network, PICTURES, 0.5, "gradual", **common, **settings)
+    assert result.settings["warp"] is warped
+    assert sum(changed) >= (320 if warped else 0)
+    assert bool(changed) is warped
+
+
+def test_inputs_that_are_no_pictures_are_not_warped() -> None:
+    assert run(100).settings["warp"] is False
+
+
+def test_pictures_without_targets_are_warped_too() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
+    common = {"max_gradients": 320, "learning_rate": 0.01, "batch_size": 16, "progress": False}
+    result = prune(network, PICTURES[0], 0.5, "gradual", "match", **common)
+    assert result.settings["warp"] is True
+    assert result.pruned == exact_count(0.5, result.size)

@@ -54,6 +54,8 @@ class Gradual:
             held out and the network has normalisation layers, else 0.
         mix: train on mixed samples (mixup); None: where few samples are held out and the inputs are real numbers.
         augment: changes a training batch, drawing from the generator it is given.
+        warp: turn, zoom and shift training images a little, each time in another way, where there is no `augment`;
+            None: where samples are mixed and the inputs are grey or coloured images.
         repair: "weights" trains the prunable weights, "all" biases and normalisation too.
         max_gradients: sample gradients in all.
         max_seconds: the same schedule in less time.
@@ -72,6 +74,7 @@ class Gradual:
     views: int | None = field(default=None, kw_only=True)
     mix: bool | None = field(default=None, kw_only=True)
     augment: Augment | None = field(default=None, kw_only=True)
+    warp: bool | None = field(default=None, kw_only=True)
     repair: str = field(default="all", kw_only=True)
     max_gradients: int = field(default=240_000, kw_only=True)
     max_seconds: float | None = field(default=None, kw_only=True)
@@ -98,6 +101,10 @@ class Gradual:
             raise BrainsurgeonError(f"views must be a whole number of at least 1, or None, got {self.views!r}")
         if self.views is not None and self.views > 1 and self.augment is None:
             raise BrainsurgeonError(f"{self.views} views of a sample need `augment`, which draws them")
+        if self.warp and self.augment is not None:
+            raise BrainsurgeonError(
+                "warp=True goes without `augment`: let yours warp the images too, or leave warp out"
+            )
         if self.distil is not None and not 0 <= self.distil <= 1:
             raise BrainsurgeonError(f"distil is a share from 0 to 1, got {self.distil}")
         if self.learning_rate is not None and not self.learning_rate > 0:

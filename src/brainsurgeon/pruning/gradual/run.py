@@ -31,6 +31,7 @@ from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import budget_in
 from brainsurgeon.pruning.ranks import agreed_part, check_alike
+from brainsurgeon.samples.augment import Augment, has_pictures, warp
 from brainsurgeon.samples.batches import Batch, is_tokens, regroup
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
@@ -126,6 +127,7 @@ class GradualRun:
                 "lesson": vars(self.teacher.lesson) | {},
                 "views": self.views,
                 "mixup": self._mixes,
+                "warp": self._augment is warp,
                 "sample_gradients": self.gradients,
                 "training_gradients": self.gradients,
                 "training_samples": self.samples.size,
@@ -184,6 +186,12 @@ class GradualRun:
     def _mixes(self) -> bool:
         wanted = self.few if self.method.mix is None else self.method.mix
         return wanted and not self.tokens and self.teacher.lesson.share == 1
+
+    @property
+    def _augment(self) -> Augment | None:
+        """What changes a training batch: the given, else warps where the dense network answers for any picture."""
+        wanted = self._mixes and has_pictures(self.held_out[0]) if self.method.warp is None else self.method.warp
+        return self.method.augment or (warp if wanted else None)
 
     @property
     def _has_targets(self) -> bool:
@@ -291,9 +299,10 @@ class GradualRun:
         if self._mixes:
             batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
         generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)
+        augment = self._augment
         for number, batch in enumerate(batches):
-            if self.method.augment is not None:
-                batch = draw_views(batch, self.method.augment, generator, self.views)
+            if augment is not None:
+                batch = draw_views(batch, augment, generator, self.views)
             if number >= start:
                 yield batch
 
