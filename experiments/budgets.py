@@ -48,7 +48,9 @@ def methods(gradients: int, samples: int | None, augmented: bool, rate: float, s
     common |= {"augment": crop_and_flip} if augmented else {}
     few = samples is not None and samples < 5000
     lesson: dict[str, Any] = {"distil": 1.0, "temperature": 4.0} if few else {"distil": 0.0}
-    ordinary = Gradual("magnitude", plan=ORDINARY, learning_rate=rate, features=0.0, views=1, **lesson, **common)
+    ordinary = Gradual(
+        "magnitude", plan=ORDINARY, learning_rate=rate, features=0.0, views=1, doubt=0.0, **lesson, **common
+    )
     plain = replace(ordinary, plan=replace(ORDINARY, optimizer="sgd", weight_decay=SGD_DECAY), learning_rate=sgd_rate)
     return {
         "auto": Auto(**common),

@@ -189,3 +189,20 @@ def test_samples_brought_to_a_device_are_the_ones_drawn_before(room: int, monkey
     everything = [torch.cat([x for x, _ in samples.everything()]).sort().values for samples in (plain, brought)]
     assert torch.equal(*everything)
     assert len(everything[0]) == 40
+
+
+@every_source
+def test_weights_say_how_often_a_sample_is_drawn(source: str) -> None:
+    """They are in the order in which the samples are told, whatever form the data have."""
+    samples = TrainingSamples(SOURCES[source](SIZE), 0, CPU)
+    told = names(samples.in_order())
+    assert sorted(told) == sorted(names(samples.draw(SIZE, 0)))
+    often = torch.tensor([2.0 if name % 2 else 0.5 for name in told])
+    found = names(samples.draw_again(20 * samples.size, 1, often))
+    odd = sum(name % 2 for name in found) / len(found)
+    expected = 2.0 * sum(name % 2 for name in told) / float(often.sum())
+    assert len(found) == 20 * samples.size
+    assert odd == pytest.approx(expected, abs=0.03)
+    assert set(found) <= set(told)
+    assert names(samples.draw(40, 3, often)) == names(samples.draw(40, 3, often))
+    assert names(samples.draw(40, 3, torch.ones(80))) != names(samples.draw(40, 2, torch.ones(80)))

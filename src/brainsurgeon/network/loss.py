@@ -146,6 +146,10 @@ class OutputLoss:
     axis: int | None
     own: Any = None
 
+    def are_scores(self, outputs: Any) -> bool:
+        """Say whether outputs are scores of classes, one row a sample."""
+        return self.axis == 1 and isinstance(outputs, Tensor) and outputs.dim() == 2
+
     def distance(self, found: Any, wanted: Any, temperature: float = 1.0) -> Tensor:
         """Return the mean distance of outputs from the dense model's."""
         if self.own is not None:

@@ -23,6 +23,7 @@ from brainsurgeon.samples.batches import (
     sent,
     tensors_of,
 )
+from brainsurgeon.samples.draws import drawn
 
 FEWEST = 5
 FEW_HELD_OUT, MOST_HELD_OUT = 100, 2000
@@ -30,6 +31,8 @@ HELD_BATCH, HELD_TEXTS = 64, 8
 """Held-out samples that are judged at once; of a text every token has outputs as many as the vocabulary."""
 BROUGHT = 2 << 30
 """Bytes of training samples that are moved to a GPU once and for all."""
+LOOKED = 256
+"""Training samples that are asked about at once: without gradients they hold less than a quarter of them in a step."""
 EPOCH = 10_000
 """Sets the draws of later epochs apart from those of stages."""
 MOST_READ = 20_000
@@ -70,6 +73,8 @@ class TrainingSamples:
         else:
             self._held, self._units = _hold_out(_read(as_batches(data, generator), limit or MOST_READ), wanted)
             self.size = sum(map(batch_size, self._units))
+        self.doubt: torch.Tensor | None = None
+        """What the dense network has said of the training samples, once it was asked."""
         if not self.size or not self.held:
             raise BrainsurgeonError(
                 f"too little data for a run in stages: at least {FEWEST} samples are needed, because some are held "
@@ -111,27 +116,39 @@ class TrainingSamples:
         else:
             yield from (data_part(self._data, chosen) for chosen in self._order.split(READ))
 
-    def draw(self, count: int, stage: int) -> Iterator[Batch]:
-        """Yield `count` samples for a stage (all there are where there are fewer), each at most once."""
+    def in_order(self) -> Iterator[Batch]:
+        """Yield the training samples in the order of their weights."""
+        if self._units is not None:
+            yield from map(self._move, self._units)
+        else:
+            yield from (self._move(data_part(self._data, chosen)) for chosen in self._order.split(LOOKED))
+
+    def draw(self, count: int, stage: int, weights: torch.Tensor | None = None) -> Iterator[Batch]:
+        """Yield `count` samples for a stage (as many as there are where there are fewer).
+
+        Each is drawn at most once, unless weights (see `in_order`) say how often it is drawn beside the others. In a
+        stream of batches they weigh the samples of a batch.
+        """
         generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + stage)
         if self._units is None:
-            order = self._order[torch.randperm(len(self._order), generator=generator)][:count]
+            order = self._order[drawn(len(self._order), generator, weights)][:count]
             for chosen in order.split(READ):
                 yield self._move(data_part(self._data, chosen))
             return
+        sizes = list(map(batch_size, self._units))
+        parts = [None] * len(sizes) if weights is None else weights.split(sizes)
         for number in torch.randperm(len(self._units), generator=generator).tolist():
             if count <= 0:
                 return
-            unit = self._units[number]
-            batch = data_part(unit, torch.randperm(batch_size(unit), generator=generator)[:count])
+            batch = data_part(self._units[number], drawn(sizes[number], generator, parts[number])[:count])
             count -= batch_size(batch)
             yield self._move(batch)
 
-    def draw_again(self, count: int, stage: int) -> Iterator[Batch]:
-        """Yield `count` samples, all of them in another order each time they have all been drawn."""
+    def draw_again(self, count: int, stage: int, weights: torch.Tensor | None = None) -> Iterator[Batch]:
+        """Yield `count` samples, all of them in another order each time as many as there are have been drawn."""
         epoch = 0
         while count > 0:
-            yield from self.draw(min(count, self.size), EPOCH * (epoch + 1) + stage)
+            yield from self.draw(min(count, self.size), EPOCH * (epoch + 1) + stage, weights)
             count, epoch = count - self.size, epoch + 1
 
     def _move(self, batch: Batch) -> Batch:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
 
 
-KEPT = ("learning_rate", "weight_decay", "lesson", "mixup", "warp", "without_pattern")
+KEPT = ("learning_rate", "weight_decay", "lesson", "mixup", "warp", "doubt", "without_pattern")
 """What the record of `auto` keeps of the candidate's own."""
 
 

@@ -130,6 +130,8 @@ class Training:
     """Whether a GPU may record a step's kernels and play them again; several ranks have to talk within a step."""
     gone: tuple[int, ...] = ()
     """How many weights of each group of the budget are pruned already."""
+    evenly: Callable[[], Iterator[Batch]] | None = None
+    """Gives batches in which no sample is drawn more often than another, where `batches` are others."""
     samples: int = 0
     """Samples whose gradients this run has taken."""
     _begun: float = 0.0
@@ -186,7 +188,7 @@ class Training:
         outputs = Outputs(self.student.model, self.teacher)
 
         def passes() -> Iterator[Callable[[], Tensor]]:
-            for batch in itertools.islice(self.batches(0), AVERAGED):
+            for batch in itertools.islice(self.batches(0) if self.evenly is None else self.evenly(), AVERAGED):
                 pulse()
                 yield partial(self.student.forward, batch, outputs)
 

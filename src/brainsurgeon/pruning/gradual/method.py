@@ -56,6 +56,9 @@ class Gradual:
         augment: changes a training batch, drawing from the generator it is given.
         warp: turn, zoom and shift training images a little, each time in another way, where there is no `augment`;
             None: where samples are mixed and the inputs are grey or coloured images.
+        doubt: the share of the draws that go to training samples by how much the dense network doubts them (1 − max p);
+            None: half of them where many samples are held out, there are gradients for all of them, and the outputs are
+            one row of class scores a sample; else 0.
         repair: "weights" trains the prunable weights, "all" biases and normalisation too.
         max_gradients: sample gradients in all.
         max_seconds: the same schedule in less time.
@@ -75,6 +78,7 @@ class Gradual:
     mix: bool | None = field(default=None, kw_only=True)
     augment: Augment | None = field(default=None, kw_only=True)
     warp: bool | None = field(default=None, kw_only=True)
+    doubt: float | None = field(default=None, kw_only=True)
     repair: str = field(default="all", kw_only=True)
     max_gradients: int = field(default=240_000, kw_only=True)
     max_seconds: float | None = field(default=None, kw_only=True)
@@ -105,6 +109,8 @@ class Gradual:
             raise BrainsurgeonError(
                 "warp=True goes without `augment`: let yours warp the images too, or leave warp out"
             )
+        if self.doubt is not None and not 0 <= self.doubt <= 1:
+            raise BrainsurgeonError(f"doubt is a share from 0 to 1, got {self.doubt}")
         if self.distil is not None and not 0 <= self.distil <= 1:
             raise BrainsurgeonError(f"distil is a share from 0 to 1, got {self.distil}")
         if self.learning_rate is not None and not self.learning_rate > 0:

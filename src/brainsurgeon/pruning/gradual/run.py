@@ -22,6 +22,7 @@ from brainsurgeon.network.layout import in_fast_layout
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.statistics import train_statistics
 from brainsurgeon.network.weights import NORMALISATION
+from brainsurgeon.pruning.gradual.emphasis import find_weights
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
 from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, RATES, SEARCHED, best_rate, tries_of
 from brainsurgeon.pruning.gradual.step import OPTIMIZERS
@@ -91,6 +92,7 @@ class GradualRun:
         self.batch_size = min(method.batch_size or usual_batch(self.tokens), method.max_gradients)
         self.final = budget_in(method.pattern, surgery, task.shares)
         check_attached(self.teacher.parts, self.dense, self.held_out[0])
+        self.doubt, self.weights = find_weights(self)
         self.gradients, self.saved = 0, time.monotonic()
         self.legs = task.start.legs if task.start else 0
         self.begun = (task.begun or self._begin()) if method.first_cut else None
@@ -128,6 +130,7 @@ class GradualRun:
                 "views": self.views,
                 "mixup": self._mixes,
                 "warp": self._augment is warp,
+                "doubt": self.doubt,
                 "sample_gradients": self.gradients,
                 "training_gradients": self.gradients,
                 "training_samples": self.samples.size,
@@ -247,10 +250,11 @@ class GradualRun:
             student.go_on(self.task.start.masks)
 
         def batches(start: int) -> Iterator[Batch]:
-            return self._batches(steps, start)
+            return self._batches(steps, start, self.weights)
 
         notify = self._beat if stored is None else self.task.notify
         training = Training(student, self.teacher, batches, plan, self.final, steps, rate, notify, deadline)
+        training.evenly = lambda: self._batches(steps, 0, None)
         training.records = not self.tokens  # texts have many lengths, and steps long enough to hide their launches
         if student.gone:
             gone = torch.cat([student.gone[name].reshape(-1) for name in self.surgery.weights.names])
@@ -292,10 +296,10 @@ class GradualRun:
             self.task.store.save_part(0, {name: tensor.contiguous() for name, tensor in tensors.items()})
         self.saved = time.monotonic()
 
-    def _batches(self, steps: int, start: int) -> Iterator[Batch]:
-        """Yield the batches of the steps from a number on; each depends on the seed and its number alone."""
+    def _batches(self, steps: int, start: int, weights: Tensor | None) -> Iterator[Batch]:
+        """Yield the batches of the steps from a number on; each depends on the seed, weights and its number alone."""
         count = steps * self.batch_size
-        batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs), self.batch_size)
+        batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs, weights), self.batch_size)
         if self._mixes:
             batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
         generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)

@@ -39,5 +39,5 @@ def _is_of_the_sample(method: Gradual, surgery: Surgery, probe: Batch) -> bool:
     """Say whether the outputs have no places that a view could move, and views have the sample's target."""
     dense = surgery.batch_loss.model
     parts = output_loss(surgery.loss, dense, probe)
-    rows = parts is not None and parts.axis == 1 and parts.outputs(dense, probe).dim() == 2
+    rows = parts is not None and parts.are_scores(parts.outputs(dense, probe))
     return rows and method.augment is not None and keeps_targets(method.augment, probe)
