@@ -40,7 +40,7 @@ def test_both_ranks_hold_the_same_model_and_statistics_bit_for_bit(two: Path, wa
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_ranks_equal_one_within_rounding(two: Path, way: str) -> None:
-    check_close(load_file(two / f"{way}.0"), saved_form(pruned_in(way)))
+    check_close(load_file(two / f"{way}.0"), saved_form(pruned_in(way)), by_layer=False)
 
 
 def test_within_a_limit_both_ranks_have_the_exact_count(two: Path) -> None:
