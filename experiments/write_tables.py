@@ -26,6 +26,7 @@ from experiments.layer_growth import growth_table
 from experiments.memory import memory_table
 from experiments.promises import promises_table
 from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_lines, read_runs, table
+from experiments.samples import samples_table
 from experiments.searches_figure import searches_table
 from experiments.structured import structured_table
 from experiments.unseen import unseen_table
@@ -138,6 +139,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "budgets": budgets_table,
     "readme-budgets": short_table,
     "first-cuts": first_cuts_table,
+    "samples": samples_table,
     "choosing": choosing,
     "errata-counts": counts,
     "goals": goals_table,

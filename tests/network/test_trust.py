@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from brainsurgeon.network.trust import ASKED, Trust
+from brainsurgeon.network.trust import AHEAD_DOUBTED, ASKED, Trust
 
 
 def test_the_dense_network_teaches_while_its_loss_is_well_below_the_students() -> None:
@@ -75,3 +75,10 @@ def test_a_device_is_asked_only_now_and_then() -> None:
         trust.count()
         heard.append(trust.listens)
     assert heard == [True] * (ASKED - 1) + [False] * (ASKED + 1)
+
+
+def test_how_far_ahead_the_dense_network_must_be_can_be_said() -> None:
+    student, dense = torch.tensor(1.0), torch.tensor(0.8)
+    assert float(Trust().weigh(student, dense)) == 0
+    assert float(Trust(AHEAD_DOUBTED).weigh(student, dense)) == 1
+    assert float(Trust(AHEAD_DOUBTED).weigh(student, torch.tensor(0.95))) == 0

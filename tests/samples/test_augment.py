@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import every_device
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
@@ -88,3 +89,12 @@ def test_pictures_are_grey_or_coloured_images() -> None:
     for other in others:
         assert not has_pictures(other)
         assert not has_pictures((other, target))
+
+
+@every_device
+def test_a_warp_is_the_same_on_every_device(device: str) -> None:
+    images = torch.rand(6, 3, 16, 16)
+    expected = random_warp(images, torch.Generator().manual_seed(2))
+    found = random_warp(images.to(device), torch.Generator().manual_seed(2))
+    assert found.device.type == device
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-4)

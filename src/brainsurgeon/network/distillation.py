@@ -14,7 +14,7 @@ from torch.nn.functional import mse_loss
 
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
-from brainsurgeon.network.trust import Trust
+from brainsurgeon.network.trust import AHEAD, Trust
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size, concatenate, form
 from brainsurgeon.samples.views import all_views, own_view
@@ -58,7 +58,7 @@ class Teacher:
     def __init__(
         self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch, kept: Mapping[str, Tensor] | None = None
     ):
-        self.dense, self.lesson, self.trust = dense, lesson, Trust()
+        self.dense, self.lesson, self.trust, self.ahead = dense, lesson, Trust(), AHEAD
         self._aside: torch.cuda.Stream | None = None
         self._kept, self._probe = dict(kept or {}), probe
         self.parts = output_loss(loss, dense, probe)
@@ -76,7 +76,7 @@ class Teacher:
         ours: list[Tensor] = []
         theirs: list[Tensor] = []
         hooks = []
-        self.trust = Trust()
+        self.trust = Trust(self.ahead)
         if self.lesson.features:
             for network, into, kept in ((model, ours, {}), (self.dense, theirs, self._kept)):
                 for name, module in watched(network).items():

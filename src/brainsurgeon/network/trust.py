@@ -10,6 +10,8 @@ from torch import Tensor
 REMEMBERED, ASKED, AHEAD = 0.98, 50, 0.7
 """How much of the running means stays at each step, after how many steps it is asked who does better, and how low the
 dense network's loss must be beside the student's: one that is hardly better holds the student back."""
+AHEAD_DOUBTED = 0.9
+"""How low it must be on samples of which those are drawn more often that the dense network doubts."""
 
 
 def _as_it_is(numbers: Tensor) -> Tensor:
@@ -23,7 +25,8 @@ class Trust:
     batch is shared out, `mean` makes the losses of the whole batch of those of a part.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: float = AHEAD) -> None:
+        self.ahead = ahead
         self.mean: Callable[[Tensor], Tensor] = _as_it_is
         self.losses: Tensor | None = None  # the student's, the dense network's
         self.steps, self.listens = 0, True
@@ -49,7 +52,7 @@ class Trust:
 
     def _ahead(self) -> Tensor:
         assert self.losses is not None
-        return self.losses[1] < AHEAD * self.losses[0]
+        return self.losses[1] < self.ahead * self.losses[0]
 
     def state(self) -> Tensor:
         """Return all that it is, as numbers."""

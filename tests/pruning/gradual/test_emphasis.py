@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import every_device
 from gradual_cases import data, model
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from brainsurgeon.events.clock import Clock
 from brainsurgeon.network.doubt import doubts, emphasis
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.network.names import name_matches
+from brainsurgeon.network.trust import AHEAD_DOUBTED
 from brainsurgeon.pruning.gradual import emphasis as emphasis_module
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.gradual.run import GradualRun
@@ -31,7 +33,7 @@ SHORT: dict[str, Any] = {"max_gradients": 6000, "learning_rate": 0.003, "progres
 @pytest.mark.parametrize(
     ("samples", "settings", "share"),
     [
-        (MANY, {}, 0.5),
+        (MANY, {}, 0.25),
         (MANY, {"doubt": 0.2}, 0.2),
         (MANY, {"doubt": 0.0}, 0.0),
         (MANY, {"max_gradients": 4000}, 0.0),  # not even one for each sample
@@ -62,7 +64,7 @@ def test_samples_are_trained_on_as_often_as_their_weight_says() -> None:
     samples = TrainingSamples((x, y), 0, torch.device("cpu"))
     parts = output_loss("cross_entropy", dense, (x, y))
     assert parts is not None
-    weights = emphasis(doubts(parts, dense, samples.in_order()), 0.5)
+    weights = emphasis(doubts(parts, dense, samples.in_order()), 0.25)
     generator = torch.Generator().manual_seed(1_000_003 + EPOCH + 1)
     expected = torch.cat([batch[0][:, 0] for batch in samples.in_order()])[drawn(samples.size, generator, weights)]
     assert len(set(seen[: samples.size])) < samples.size  # some more than once
@@ -102,6 +104,7 @@ def test_the_dense_network_is_asked_once_about_the_same_samples(monkeypatch: pyt
         found.append(GradualRun(Gradual(doubt=share), surgery, task))
     assert len(asked) == 1
     assert [run.doubt for run in found] == [0.5, 0.25]
+    assert [run.teacher.ahead for run in found] == [AHEAD_DOUBTED] * 2
     assert not torch.equal(found[0].weights, found[1].weights)
 
 
@@ -125,3 +128,11 @@ def test_without_time_to_ask_all_are_drawn_evenly_and_it_is_said(monkeypatch: py
 def test_a_share_that_is_none_is_refused(share: float) -> None:
     with pytest.raises(BrainsurgeonError, match="doubt is a share from 0 to 1"):
         Gradual(doubt=share)
+
+
+@every_device
+def test_doubt_is_asked_on_every_device(device: str) -> None:
+    result = prune(model().to(device), data(MANY), 0.6, "gradual", **SHORT)
+    assert result.settings["doubt"] == 0.25
+    assert result.seconds["doubt"] > 0
+    assert result.pruned == exact_count(0.6, 90)

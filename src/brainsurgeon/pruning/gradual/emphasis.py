@@ -15,7 +15,7 @@ from brainsurgeon.pruning.judging import seconds_a_sample
 if TYPE_CHECKING:
     from brainsurgeon.pruning.gradual.run import GradualRun
 
-HALF = 0.5
+QUARTER = 0.25
 """The share of the draws that doubt decides where nothing else is said."""
 ASKING = 0.1
 """Of the time that is left, asking the dense network about all training samples takes no more than this."""
@@ -28,7 +28,7 @@ def find_weights(run: GradualRun) -> tuple[float, Tensor | None]:
     """
     share, samples = run.method.doubt, run.samples
     if share is None:
-        share = HALF if not run.few and samples.size <= run.method.max_gradients else 0.0
+        share = QUARTER if not run.few and samples.size <= run.method.max_gradients else 0.0
     if not share:
         return 0.0, None
     if not _can_be_asked(run):

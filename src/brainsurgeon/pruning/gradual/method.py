@@ -57,8 +57,8 @@ class Gradual:
         warp: turn, zoom and shift training images a little, each time in another way, where there is no `augment`;
             None: where samples are mixed and the inputs are grey or coloured images.
         doubt: the share of the draws that go to training samples by how much the dense network doubts them (1 − max p);
-            None: half of them where many samples are held out, there are gradients for all of them, and the outputs are
-            one row of class scores a sample; else 0.
+            None: a quarter of them where many samples are held out, there are gradients for all of them, and the
+            outputs are one row of class scores a sample; else 0.
         repair: "weights" trains the prunable weights, "all" biases and normalisation too.
         max_gradients: sample gradients in all.
         max_seconds: the same schedule in less time.

@@ -21,6 +21,7 @@ from brainsurgeon.network.distillation import Teacher
 from brainsurgeon.network.layout import in_fast_layout
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.statistics import train_statistics
+from brainsurgeon.network.trust import AHEAD_DOUBTED
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.gradual.emphasis import find_weights
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
@@ -93,6 +94,8 @@ class GradualRun:
         self.final = budget_in(method.pattern, surgery, task.shares)
         check_attached(self.teacher.parts, self.dense, self.held_out[0])
         self.doubt, self.weights = find_weights(self)
+        if self.weights is not None:
+            self.teacher.ahead = AHEAD_DOUBTED
         self.gradients, self.saved = 0, time.monotonic()
         self.legs = task.start.legs if task.start else 0
         self.begun = (task.begun or self._begin()) if method.first_cut else None
