@@ -25,6 +25,7 @@ WAYS: dict[str, Any] = {
     "few": Gradual(**SHORT),
     "uneven parts": Gradual(**SHORT | {"batch_size": 7}, distil=0.0),
     "many": Gradual(**SHORT | {"max_gradients": 1600}),
+    "doubted": Gradual(**SHORT | {"max_gradients": 1600}, doubt=0.5),
     "first cut": Gradual(**SHORT, first_cut=Layerwise()),
     "a rate is found": Gradual(**SHORT | {"learning_rate": None, "max_gradients": 1600}),
     "auto": Auto(max_gradients=960),

@@ -124,6 +124,14 @@ def test_without_time_to_ask_all_are_drawn_evenly_and_it_is_said(monkeypatch: py
     assert any("no time to ask the dense network" in note for note in result.notes)
 
 
+def test_a_dense_network_that_is_sure_of_everything_has_all_drawn_evenly() -> None:
+    network = nn.Sequential(nn.Linear(6, 3))
+    with torch.no_grad():
+        network[0].bias.copy_(torch.tensor([1000.0, 0.0, -1000.0]))
+    result = prune(network, data(MANY), 0.6, "gradual", **SHORT)
+    assert result.settings["doubt"] == 0.0
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_share_that_is_none_is_refused(share: float) -> None:
     with pytest.raises(BrainsurgeonError, match="doubt is a share from 0 to 1"):

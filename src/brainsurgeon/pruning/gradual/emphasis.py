@@ -42,10 +42,10 @@ def find_weights(run: GradualRun) -> tuple[float, Tensor | None]:
         parts = run.teacher.parts
         assert parts is not None  # `_can_be_asked`
         with run.task.clock.measure("doubt"):
-            samples.doubt = broadcast(
-                doubts(parts, run.teacher.dense, samples.in_order()), 0
-            )  # one order for all ranks
-    return share, emphasis(samples.doubt, share)
+            asked = doubts(parts, run.teacher.dense, samples.in_order())
+        samples.doubt = broadcast(asked, 0)  # all ranks draw alike
+    weights = emphasis(samples.doubt, share)
+    return (0.0 if weights is None else share), weights
 
 
 @torch.no_grad()
