@@ -98,3 +98,12 @@ def test_a_warp_is_the_same_on_every_device(device: str) -> None:
     found = random_warp(images.to(device), torch.Generator().manual_seed(2))
     assert found.device.type == device
     torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_images_in_half_precision_are_warped_to_the_pixel(dtype: torch.dtype) -> None:
+    images = torch.rand(3, 1, 224, 224).to(dtype)
+    found = random_warp(images, torch.Generator().manual_seed(5))
+    expected = random_warp(images.float(), torch.Generator().manual_seed(5))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=5e-3)

@@ -45,15 +45,14 @@ def random_warp(
 
     Pixels between pixels are interpolated, and those of the edges go on outside.
     """
+    wide = images.to(torch.promote_types(images.dtype, torch.float32))  # half precision cannot tell pixels apart
     drawn = 2 * torch.rand(4, len(images), 1, 1, generator=generator, device=generator.device) - 1
-    angle, size, across, down = sent(drawn, images.device).to(images.dtype)
+    angle, size, across, down = sent(drawn, images.device).to(wide.dtype)
     angle, size = math.radians(turn) * angle, zoom**size
     along, aside = size * torch.cos(angle), size * torch.sin(angle)
-    y, x = (
-        _places(length, images).view(shape) for length, shape in zip(images.shape[2:], ((-1, 1), (1, -1)), strict=True)
-    )
+    y, x = _places(wide.shape[2], wide).unsqueeze(1), _places(wide.shape[3], wide)
     grid = torch.stack([along * x - aside * y + 2 * shift * across, aside * x + along * y + 2 * shift * down], -1)
-    return grid_sample(images, grid, padding_mode="border", align_corners=False)
+    return grid_sample(wide, grid, padding_mode="border", align_corners=False).to(images.dtype)
 
 
 def _places(length: int, like: Tensor) -> Tensor:
