@@ -307,8 +307,8 @@ def test_every_training_draws_samples_of_its_own(toy: Any, monkeypatch: pytest.M
     """In another order: the same from the same seed, for the scales of the steps and for the steps themselves."""
     drawn: list[tuple[int, Tensor]] = []
 
-    def noting(self: TrainingSamples, count: int, stage: int) -> Any:
-        for batch in draw(self, count, stage):
+    def noting(self: TrainingSamples, count: int, stage: int, weights: Tensor | None = None) -> Any:
+        for batch in draw(self, count, stage, weights):
             drawn.append((stage, batch[0]))
             yield batch
 
