@@ -26,7 +26,7 @@ def test_a_share_of_the_draws_goes_by_doubt_and_the_rest_evenly() -> None:
     assert emphasis(torch.tensor([0.0, 0.1, 0.2, 0.1]), 1.0).tolist() == pytest.approx([0, 1, 2, 1])  # type: ignore[union-attr]
 
 
-def test_no_sample_is_drawn_more_than_four_times_as_often() -> None:
+def test_no_weight_is_above_four() -> None:
     weights = emphasis(torch.tensor([1.0] + [0.0] * 99), 0.5)
     assert weights is not None
     assert weights.max() == MOST == 4

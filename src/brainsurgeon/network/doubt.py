@@ -12,7 +12,7 @@ from brainsurgeon.network.loss import OutputLoss
 from brainsurgeon.samples.batches import Batch
 
 MOST = 4.0
-"""A sample is drawn at most so many times as often as the mean."""
+"""No weight is higher, however much its sample is doubted."""
 
 
 @torch.no_grad()
@@ -29,7 +29,7 @@ def doubts(parts: OutputLoss, dense: nn.Module, batches: Iterable[Batch]) -> Ten
 
 
 def emphasis(doubt: Tensor, share: float) -> Tensor | None:
-    """Return how often each sample is drawn: wᵢ = 1 − s + s·dᵢ/d̄ for a share s of the draws, no more than `MOST`.
+    """Return the weights of the samples in a draw: wᵢ = 1 − s + s·dᵢ/d̄ for a share s of the draws, at most `MOST`.
 
     None, which is evenly, where no share is given or there is no doubt of anything.
     """

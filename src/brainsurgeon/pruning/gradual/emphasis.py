@@ -10,6 +10,7 @@ from torch import Tensor
 from brainsurgeon.distributed import agreed, broadcast
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.doubt import doubts, emphasis
+from brainsurgeon.network.loss import OutputLoss
 from brainsurgeon.pruning.judging import seconds_a_sample
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def find_weights(run: GradualRun) -> tuple[float, Tensor | None]:
         share = QUARTER if not run.few and samples.size <= run.method.max_gradients else 0.0
     if not share:
         return 0.0, None
-    if not _can_be_asked(run):
+    parts = _asked_by(run)
+    if parts is None:
         if run.method.doubt is not None:
             raise BrainsurgeonError("doubt needs a loss of classes, and outputs with one row of scores a sample")
         return 0.0, None
@@ -39,8 +41,6 @@ def find_weights(run: GradualRun) -> tuple[float, Tensor | None]:
         if _takes_too_long(run):
             run.notes.append("there was no time to ask the dense network about all samples: all are drawn evenly")
             return 0.0, None
-        parts = run.teacher.parts
-        assert parts is not None  # `_can_be_asked`
         with run.task.clock.measure("doubt"):
             asked = doubts(parts, run.teacher.dense, samples.in_order())
         samples.doubt = broadcast(asked, 0)  # all ranks draw alike
@@ -49,9 +49,10 @@ def find_weights(run: GradualRun) -> tuple[float, Tensor | None]:
 
 
 @torch.no_grad()
-def _can_be_asked(run: GradualRun) -> bool:
+def _asked_by(run: GradualRun) -> OutputLoss | None:
+    """Return how the dense network's outputs are had, None where they are no scores that can be doubted."""
     parts = run.teacher.parts
-    return parts is not None and parts.are_scores(parts.outputs(run.dense, run.held_out[0]))
+    return parts if parts and parts.are_scores(parts.outputs(run.dense, run.held_out[0])) else None
 
 
 def _takes_too_long(run: GradualRun) -> bool:
