@@ -20,7 +20,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.distillation import Teacher
-from brainsurgeon.network.statistics import average_statistics, following
+from brainsurgeon.network.statistics import average_statistics, following, freeze_statistics
 from brainsurgeon.pruning.gradual.ranks import Shares, send_round
 from brainsurgeon.pruning.gradual.recorded import recorded
 from brainsurgeon.pruning.gradual.step import (
@@ -64,6 +64,8 @@ class Plan:
     shrunk."""
     optimizer: str = "adamw"
     """Or "sgd", with Nesterov's momentum."""
+    freeze_statistics: bool = False
+    """Whether batch normalisation keeps its averaged statistics after the last cut, as it will when it is used."""
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
@@ -153,6 +155,9 @@ class Training:
                 self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
             take = self._step(optimizer, value)
             share = self._share(step)
+            frozen = self.plan.freeze_statistics and share >= self.plan.end
+            if frozen:
+                freeze_statistics(self.student.model)
             for batch in self.batches(start):
                 if step >= self.steps or share >= 1:
                     break
@@ -164,6 +169,11 @@ class Training:
                 if step % 50 == 1 and not math.isfinite(float(loss)):
                     raise self._diverged(step)
                 cut_at = self._cut(share, cut_at, step)
+                if self.plan.freeze_statistics and not frozen and share >= self.plan.end:
+                    frozen = True
+                    self._average_statistics(step, step - start)
+                    freeze_statistics(self.student.model)
+                    take = self._step(optimizer, value)
                 now = time.monotonic()
                 if now - told > TOLD or step == self.steps:
                     told = now
