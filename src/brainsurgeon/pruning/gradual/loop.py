@@ -64,8 +64,8 @@ class Plan:
     shrunk."""
     optimizer: str = "adamw"
     """Or "sgd", with Nesterov's momentum."""
-    freeze_statistics: bool = False
-    """Whether batch normalisation keeps its averaged statistics after the last cut, as it will when it is used."""
+    statistics_end: float = 1.0
+    """After this share of the steps batch normalisation keeps its statistics, as it will when the network is used."""
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
@@ -155,7 +155,7 @@ class Training:
                 self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
             take = self._step(optimizer, value)
             share = self._share(step)
-            frozen = self.plan.freeze_statistics and share >= self.plan.end
+            frozen = share >= self.plan.statistics_end
             if frozen:
                 freeze_statistics(self.student.model)
             for batch in self.batches(start):
@@ -169,7 +169,7 @@ class Training:
                 if step % 50 == 1 and not math.isfinite(float(loss)):
                     raise self._diverged(step)
                 cut_at = self._cut(share, cut_at, step)
-                if self.plan.freeze_statistics and not frozen and share >= self.plan.end:
+                if not frozen and share >= self.plan.statistics_end and step < self.steps:
                     frozen = True
                     self._average_statistics(step, step - start)
                     freeze_statistics(self.student.model)
