@@ -1,16 +1,12 @@
 """What a part of the recipe is worth on images that neither pruning nor the dense network has seen.
 
     python -m experiments.unseen DENSE.pt --checkpoints FOLDER [--device cuda] --runs 0.9 0.9:learning_rate=0.0014 …
-    python -m experiments.unseen --network mobilenet-0.75 --seen 800 --checkpoints FOLDER --runs 0.5 …
 
 A ResNet20 is trained on 40,000 training images of CIFAR-10 and kept in DENSE.pt; it is taken from there if it is there
 already. Each run prunes it with the same 40,000 while training (`gradual`, crops and flips, 240,000 sample gradients),
 or with `layerwise`, and is judged on the other 10,000 training images. So a choice can be made that held-out samples
 cannot be asked about, because the dense network was trained on them, and without a look at the test images. A run is a
 sparsity and settings of `gradual` or its plan. Every finished run is a line of experiments/results/unseen.jsonl.
-
-Another network is pruned as its checkpoint is, with so many of its training images (--seen), and judged on the others.
-They are few, so that the distance from the dense outputs tells more than the accuracy; both are recorded.
 """
 
 import argparse
@@ -21,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div
+from torch.nn.functional import cross_entropy
 
 from brainsurgeon.files.versions import versions
 from brainsurgeon.paper.accuracy import accuracy
@@ -31,8 +27,7 @@ from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method
 from brainsurgeon.pruning.prune import prune
-from brainsurgeon.samples.augment import Augment, crop_and_flip, random_flip, random_warp
-from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.augment import crop_and_flip
 from experiments.budgets import with_places
 from experiments.language import yaml_value
 from experiments.records import RESULTS, Record, append, is_done, read_lines, table
@@ -45,14 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Compute the runs that are still missing."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(options.threads)
-    protocol = PROTOCOLS[options.network]
-    seen, unseen = _split(load_images(protocol, options.data).train(), options.seen)
+    protocol = PROTOCOLS["resnet20"]
+    seen, unseen = _split(load_images(protocol, options.data).train())
     model = load_network(protocol, [options.checkpoints]).to(options.device)
-    if options.dense is not None:
-        if not options.dense.exists():
-            train(model, (seen[0].to(options.device), seen[1].to(options.device)))
-            torch.save(model.state_dict(), options.dense)
-        model.load_state_dict(torch.load(options.dense, weights_only=True, map_location=options.device))
+    if not options.dense.exists():
+        train(model, (seen[0].to(options.device), seen[1].to(options.device)))
+        torch.save(model.state_dict(), options.dense)
+    model.load_state_dict(torch.load(options.dense, weights_only=True, map_location=options.device))
     print(f"dense, unseen images: {accuracy(model, unseen):.2f}", flush=True)
     for run in options.runs:
         sparsity, _, rest = run.partition(":")
@@ -60,28 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             name: yaml_value(value) for name, _, value in (pair.partition("=") for pair in rest.split(",") if pair)
         }
         key = {"sparsity": float(sparsity), "seed": options.seed, "given": given}
-        key |= {} if options.network == "resnet20" else {"network": options.network}
         if is_done(options.results / "unseen.jsonl", key):
             continue
         common: dict[str, Any] = {"include": protocol.settings.get("include"), "seed": options.seed, "progress": False}
         result = prune(model, seen, float(sparsity), method(dict(given)), **common)
         line: Record = {"accuracy": accuracy(result.model, unseen), "held_out_loss": result.loss_after}
-        line |= {"distance": distance(result.model, model, unseen), "seconds": sum(result.seconds.values())}
         line |= {"learning_rate": result.settings.get("learning_rate"), "versions": versions(options.device)}
         append(options.results / "unseen.jsonl", key | line)
-        print(f"{run} seed {options.seed}: {line['accuracy']:.2f}, {line['distance']:.4f}", flush=True)
-
-
-@torch.no_grad()
-def distance(model: nn.Module, dense: nn.Module, pairs: Pairs) -> float:
-    """Return the mean Kullback–Leibler divergence of a model's classes from the dense network's."""
-    device = next(dense.parameters()).device
-    model, dense = model.to(device).eval(), dense.eval()
-    total = 0.0
-    for inputs in pairs[0].split(100):
-        found, wanted = (network(inputs.to(device)).log_softmax(1) for network in (model, dense))
-        total += float(kl_div(found, wanted, reduction="sum", log_target=True))
-    return total / len(pairs[0])
+        print(f"{run} seed {options.seed}: {line['accuracy']:.2f}", flush=True)
 
 
 def unseen_table() -> str:
@@ -105,17 +85,7 @@ def method(given: dict[str, Any]) -> Method:
     if given.pop("method", "gradual") == "layerwise":
         return Layerwise(**given)
     plan = Plan(**{name: given.pop(name) for name in list(given) if name in Plan.__dataclass_fields__})
-    augment = AUGMENTS[given.pop("augment", "crop_and_flip")]
-    return Gradual("auto", plan=plan, augment=augment, **given)
-
-
-def zoom_and_flip(batch: Batch, generator: torch.Generator) -> Batch:
-    """Zoom by up to a half, shift by up to a seventh, and mirror the images of a batch (inputs, targets)."""
-    images, targets = batch
-    return random_flip(random_warp(images, generator, turn=0.0, zoom=1.5, shift=0.15), generator), targets
-
-
-AUGMENTS: dict[str, Augment] = {"crop_and_flip": crop_and_flip, "zoom_and_flip": zoom_and_flip}
+    return Gradual("auto", plan=plan, augment=crop_and_flip, **given)
 
 
 def train(model: nn.Module, seen: Pairs) -> None:
@@ -143,17 +113,15 @@ def train(model: nn.Module, seen: Pairs) -> None:
             step += 1
 
 
-def _split(pairs: Pairs, count: int) -> tuple[Pairs, Pairs]:
+def _split(pairs: Pairs) -> tuple[Pairs, Pairs]:
     order = torch.randperm(len(pairs[0]), generator=torch.Generator().manual_seed(123))
-    seen, unseen = order[:count], order[count:]
+    seen, unseen = order[:SEEN], order[SEEN:]
     return (pairs[0][seen], pairs[1][seen]), (pairs[0][unseen], pairs[1][unseen])
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dense", type=Path, nargs="?")
-    parser.add_argument("--network", choices=sorted(PROTOCOLS), default="resnet20")
-    parser.add_argument("--seen", type=int, default=SEEN, help="training images that pruning sees")
+    parser.add_argument("dense", type=Path)
     parser.add_argument("--runs", nargs="+", required=True)
     parser.add_argument("--seed", type=int, default=0)
     return with_places(parser)

@@ -16,12 +16,6 @@ def train_statistics(model: nn.Module) -> None:
         module.training = isinstance(module, BatchNorm)
 
 
-def freeze_statistics(model: nn.Module) -> None:
-    """Let batch normalisation use its running statistics, and keep them."""
-    for module in following(model):
-        module.training = False
-
-
 def following(model: nn.Module) -> list[BatchNorm]:
     """Return the batch normalisations whose running statistics follow the batches."""
     norms = (module for module in model.modules() if isinstance(module, BatchNorm))

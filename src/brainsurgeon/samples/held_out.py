@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,6 @@ from brainsurgeon.samples.batches import (
     Batch,
     as_batches,
     batch_size,
-    concatenate,
     cut,
     is_one_batch,
     is_tokens,
@@ -103,18 +101,6 @@ class TrainingSamples:
         """Return the samples that no gradient is ever taken on."""
         texts = is_tokens(self._held[0])
         return [self._move(batch) for batch in regroup(self._held, HELD_TEXTS if texts else HELD_BATCH)]
-
-    def joined(self) -> TrainingSamples:
-        """Return the same samples with nothing held out: for what is trained once all is chosen."""
-        whole = copy.copy(self)
-        whole.doubt = None
-        whole.size = self.size + self.held
-        if self._units is not None:
-            whole._units = [*self._held, *self._units]
-        else:
-            whole._data = concatenate([self._move(self._held[0]) if self._brought else self._held[0], self.training()])
-            whole._order = torch.arange(whole.size)
-        return whole
 
     def training(self) -> Batch | list[Batch]:
         """Return the samples that are not held out, as data that can be read again."""

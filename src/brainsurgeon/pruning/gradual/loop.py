@@ -20,7 +20,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.distillation import Teacher
-from brainsurgeon.network.statistics import average_statistics, following, freeze_statistics
+from brainsurgeon.network.statistics import average_statistics, following
 from brainsurgeon.pruning.gradual.ranks import Shares, send_round
 from brainsurgeon.pruning.gradual.recorded import recorded
 from brainsurgeon.pruning.gradual.step import (
@@ -64,8 +64,6 @@ class Plan:
     shrunk."""
     optimizer: str = "adamw"
     """Or "sgd", with Nesterov's momentum."""
-    statistics_end: float = 1.0
-    """After this share of the steps batch normalisation keeps its statistics, as it will when the network is used."""
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
@@ -155,9 +153,6 @@ class Training:
                 self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
             take = self._step(optimizer, value)
             share = self._share(step)
-            frozen = share >= self.plan.statistics_end
-            if frozen:
-                freeze_statistics(self.student.model)
             for batch in self.batches(start):
                 if step >= self.steps or share >= 1:
                     break
@@ -169,11 +164,6 @@ class Training:
                 if step % 50 == 1 and not math.isfinite(float(loss)):
                     raise self._diverged(step)
                 cut_at = self._cut(share, cut_at, step)
-                if not frozen and share >= self.plan.statistics_end and step < self.steps:
-                    frozen = True
-                    self._average_statistics(step, step - start)
-                    freeze_statistics(self.student.model)
-                    take = self._step(optimizer, value)
                 now = time.monotonic()
                 if now - told > TOLD or step == self.steps:
                     told = now

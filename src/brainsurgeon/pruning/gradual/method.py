@@ -79,7 +79,6 @@ class Gradual:
     augment: Augment | None = field(default=None, kw_only=True)
     warp: bool | None = field(default=None, kw_only=True)
     doubt: float | None = field(default=None, kw_only=True)
-    rejoin: bool = field(default=False, kw_only=True)
     repair: str = field(default="all", kw_only=True)
     max_gradients: int = field(default=240_000, kw_only=True)
     max_seconds: float | None = field(default=None, kw_only=True)

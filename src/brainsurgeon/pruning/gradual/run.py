@@ -113,8 +113,6 @@ class GradualRun:
             stored = self._stored(rate, self.gradients, 0)
             self._save(stored)
         self.gradients = int(stored["gradients"])
-        if method.rejoin:
-            self.samples = self.samples.joined()
         with clock.measure("training"):
             student, rate = self._trained(stored)
         masks = student.pruned()
