@@ -1,41 +1,40 @@
 """The tables of docs/auto.md, which write_tables writes: `auto` beside gradual magnitude pruning at the same cost."""
 
+from collections.abc import Iterator
 from statistics import mean, stdev
 
+from brainsurgeon.pruning.auto.method import EFFORTS
 from experiments.records import RESULTS, Record, read_lines, table
 
 NETWORKS = {"mlpnet": "MLPNet", "resnet20": "ResNet20", "mobilenet-0.75": "MobileNetV1 0.75", "cifarnet": "CIFARNet"}
-
-
-SEEDS = 3
-"""Seeds that a row of the short table has."""
-
-
+Key = tuple[str, int | None, int, float]
+"""Network, samples, sample gradients, sparsity."""
 METHODS = ("auto", "magnitude", "magnitude, distilled", "magnitude, sgd, distilled")
 
 
 def budgets_table() -> str:
     """Tabulate accuracy and seconds by network, samples, gradients, sparsity and method."""
-    return _table(1)
+    rows = [[*_named(key), f"{key[2]:,}", f"{key[3]:g}", *cells] for key, cells in _rows()]
+    return table(["network", "samples", "sample gradients", "sparsity", *METHODS], rows)
 
 
 def short_table() -> str:
-    """Tabulate what has three seeds."""
-    return _table(SEEDS)
+    """Tabulate the rows that have the default budget."""
+    rows = [[*_named(key), f"{key[3]:g}", *cells] for key, cells in _rows() if key[2] == EFFORTS["standard"]]
+    return table(["network", "samples", "sparsity", *METHODS], rows)
 
 
-def _table(seeds: int) -> str:
+def _rows() -> Iterator[tuple[Key, list[str]]]:
     paths = sorted(RESULTS.glob("budgets-*.jsonl"))
     runs = [run for path in paths if not path.stem.endswith("-alone") for run in read_lines(path)]
-    rows = []
     for key in _keys(runs):
-        network, samples, gradients, sparsity = key
         own = [[run for run in runs if _key(run) == key and run["method"] == method] for method in METHODS]
-        if len(own[0]) < seeds:
-            continue
-        amount = "all" if samples is None else f"{samples:,}"
-        rows.append([NETWORKS[network], amount, f"{gradients:,}", f"{sparsity:g}", *map(_cell, own)])
-    return table(["network", "samples", "sample gradients", "sparsity", *METHODS], rows)
+        if own[0]:
+            yield key, list(map(_cell, own))
+
+
+def _named(key: Key) -> list[str]:
+    return [NETWORKS[key[0]], "all" if key[1] is None else f"{key[1]:,}"]
 
 
 def alone_table() -> str:
@@ -52,12 +51,12 @@ def alone_table() -> str:
     return table([*head, *(f"auto / {method}" for method in METHODS[1:])], rows)
 
 
-def _keys(runs: list[Record]) -> list[tuple[str, int | None, int, float]]:
+def _keys(runs: list[Record]) -> list[Key]:
     """Return what the rows are of, those of all samples after those of few."""
     return sorted({_key(run) for run in runs}, key=lambda key: (key[0], key[1] is None, *key[1:]))
 
 
-def _key(run: Record) -> tuple[str, int | None, int, float]:
+def _key(run: Record) -> Key:
     return run["network"], run["samples"], run["max_gradients"], run["sparsity"]
 
 
