@@ -15,9 +15,15 @@ SHARED = 4.0
 """With a load of so many processes, other runs had a part of the machine: seconds tell nothing."""
 
 
-def language_table(name: str = "smollm2-135m", digits: int = 1) -> str:
+SHORT = ("wanda", "sparsegpt", "layerwise", "auto")
+"""Methods of the short table, which is of sparsities below 0.9."""
+
+
+def language_table(name: str = "smollm2-135m", digits: int = 1, short: bool = False) -> str:
     """Tabulate perplexity by method, budget and sparsity, with the seconds in brackets."""
-    runs = [run for run in read_lines(RESULTS / f"language-{name}.jsonl")]
+    runs = read_lines(RESULTS / f"language-{name}.jsonl")
+    if short:
+        runs = [run for run in runs if _key(run)[0] in SHORT and not _key(run)[2] and run["sparsity"] < 0.9]
     columns = sorted({(run["pattern"] != "default", run["sparsity"]) for run in runs})
     head = ["method", "budget", *("2:4" if structured else f"{sparsity:g}" for structured, sparsity in columns)]
     rows = []

@@ -165,6 +165,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "unseen": unseen_table,
     "resnet50": resnet50_table,
     "semi-structured": semi_structured_table,
+    "readme-language": lambda: language_table(short=True),
     "readme-paper": paper,
     "alone": alone_table,
     "searches": searches_table,
