@@ -3,3 +3,7 @@
 
 class BrainsurgeonError(ValueError):
     """Input that cannot be worked with; the message says what to do about it."""
+
+
+class UnknownSettingError(BrainsurgeonError):
+    """A setting that the method does not have; another may."""

@@ -252,8 +252,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         r"3 outputs, so num_gradients=23 is 7 samples.*num_gradients=24 or more.*sampled",
     ),
     "loss of model and batch": ({"fisher": "sampled", "loss": own_loss}, r"got <function own_loss.*empirical"),
-    "in stages": ({"fisher": "sampled", "schedule": 2}, "fisher is of one-shot methods: leave it out"),
-    "staged": ({"fisher": "exact", "method": "staged"}, "fisher is of one-shot methods: leave it out"),
+    "in stages": ({"fisher": "sampled", "schedule": 2}, "fisher belongs to one-shot methods: leave it out"),
+    "staged": ({"fisher": "exact", "method": "staged"}, "fisher belongs to one-shot methods: leave it out"),
     "auto": ({"fisher": "exact", "method": "auto"}, "unknown setting 'fisher' for this method"),
     "no data": ({"fisher": "exact", "data": []}, "the data gave no gradient"),
 }

@@ -144,11 +144,11 @@ def test_a_schedule_makes_any_method_a_staged_one() -> None:
 @pytest.mark.parametrize(
     ("method", "settings", "message"),
     [
-        ("cbs", {"max_seconds": 5.0}, "max_seconds is of runs in stages: give a schedule"),
-        ("cbs", {"curvature": "gram"}, "curvature is of runs in stages: give a schedule"),
-        ("staged", {"num_gradients": 5}, "num_gradients is of one-shot methods: leave it out"),
-        ("cbs", {"schedule": 2, "damping": 1e-3}, "damping is of one-shot methods"),
-        ("staged", {"update_scale": 0.5}, "update_scale is of one-shot methods"),
+        ("cbs", {"max_seconds": 5.0}, "max_seconds belongs to methods in stages: give a schedule"),
+        ("cbs", {"curvature": "gram"}, "curvature belongs to methods in stages: give a schedule"),
+        ("staged", {"num_gradients": 5}, "num_gradients belongs to one-shot methods: leave it out"),
+        ("cbs", {"schedule": 2, "damping": 1e-3}, "damping belongs to one-shot methods"),
+        ("staged", {"update_scale": 0.5}, "update_scale belongs to one-shot methods"),
         ("mp", {"update_scale": 0.5}, "update_scale=0.5 has nothing to scale: method 'mp' has no update"),
         ("staged", {"stage": 5}, "unknown setting 'stage' for this method"),
     ],

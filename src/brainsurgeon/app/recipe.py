@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from brainsurgeon.app.target import DEMO, LANGUAGE
 from brainsurgeon.engine.budget import Part, exact_count, names_every
-from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.errors import BrainsurgeonError, UnknownSettingError
 from brainsurgeon.network.names import name_matches
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.goal import Goal
@@ -141,12 +141,8 @@ class Recipe(BaseModel):
 def _takes(method: Method, key: str, value: Any) -> bool:
     try:
         make_method(method, {key: value})
-    except BrainsurgeonError as error:
-        if any(
-            word in str(error) for word in ("unknown setting", "is of runs in stages", "is of one-shot", "to scale")
-        ):
-            return False
-        raise
+    except UnknownSettingError:
+        return False
     return True
 
 

@@ -11,7 +11,7 @@ from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.problem import Selection, Update
 from brainsurgeon.engine.selection import LocalSearch, Magnitude, Randomized, RecentredSearch, WideSearch, WoodFisher
 from brainsurgeon.engine.update import Independent, Joint, Keep, Scaled
-from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.errors import BrainsurgeonError, UnknownSettingError
 from brainsurgeon.exact.polish import Polish
 from brainsurgeon.exact.relaxed import Relaxed
 from brainsurgeon.pruning.auto.method import Auto
@@ -49,10 +49,9 @@ LAYERWISE: dict[str, Callable[[], Layerwise]] = {
     "wanda": lambda: Layerwise(Scored("wanda"), "wanda", pattern=Pattern("row"), costs="none"),
     "sparsegpt": lambda: Layerwise(SparseGPT(), "sparsegpt", costs="none"),
 }
+TRAINED = ("auto", "gradual", "staged")
 NAMES = (
-    "auto",
-    "gradual",
-    "staged",
+    *TRAINED,
     *LAYERWISE,
     *SELECTIONS,
     *SHORT,
@@ -135,17 +134,18 @@ def _with_setting(method: Method, key: str, value: Any) -> Method:
         return dataclasses.replace(method, **changes)
     known = sorted(_own(method) | _settings(part))
     if isinstance(method, OneShot) and key in _own(Staged()):
-        raise BrainsurgeonError(f'{key} is of runs in stages: give a schedule, or method="auto"')
+        others = " or ".join(f'"{name}"' for name in TRAINED if key in _own(_by_name(name)))
+        raise UnknownSettingError(f"{key} belongs to methods in stages: give a schedule, or the method {others}")
     if isinstance(method, Staged) and (key == "update_scale" or key in _own(OneShot(method.selection))):
-        raise BrainsurgeonError(f"{key} is of one-shot methods: leave it out, or the schedule and method auto")
-    raise BrainsurgeonError(
+        raise UnknownSettingError(f"{key} belongs to one-shot methods: leave it out, or leave out the schedule")
+    raise UnknownSettingError(
         f"unknown setting {key!r} for this method.{_hint(key, known)} Its settings are: {', '.join(known)}"
     )
 
 
 def _scaled(method: OneShot, scale: float | str) -> OneShot:
     if isinstance(method.update, Keep):
-        raise BrainsurgeonError(f"update_scale={scale!r} has nothing to scale: method {method.name!r} has no update")
+        raise UnknownSettingError(f"update_scale={scale!r} has nothing to scale: method {method.name!r} has no update")
     inner = method.update.update if isinstance(method.update, Scaled) else method.update
     return dataclasses.replace(method, update=Scaled(inner, scale))
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
         (["prune", TARGET, "-m", "cbz"], 1, "unknown method 'cbz'"),
         (["prune", TARGET, "-s", "1.5"], 1, "should be less than 1"),
         (["prune", TARGET, "-m", "cbs", "--fisher", "true"], 1, "fisher says which labels"),
-        (["prune", TARGET, "-m", "cbs", "--fisher", "exact", "--stages", "2"], 1, "fisher is of one-shot methods"),
+        (["prune", TARGET, "-m", "cbs", "--fisher", "exact", "--stages", "2"], 1, "fisher belongs to one-shot methods"),
         (["prune", TARGET, "--device", "gpu", "-o", "x"], 1, "device 'gpu' cannot be used here"),
         (["inspect", TARGET, "--device", "cuda:99"], 1, "device 'cuda:99' cannot be used here"),
         (["prune", "--resume", "nowhere"], 1, "not the folder of a run"),

@@ -202,7 +202,7 @@ def test_one_gradient_for_each_examination_is_enough() -> None:
 )
 def test_settings_of_stages_are_refused_where_there_are_none(setting: dict[str, Any]) -> None:
     case = CASES["linear"]
-    with pytest.raises(BrainsurgeonError, match=f"{next(iter(setting))} is of runs in stages: give a schedule"):
+    with pytest.raises(BrainsurgeonError, match=f"{next(iter(setting))} belongs to methods in stages: give a schedule"):
         prune(case.model(), case.data(), 0.5, "cbs", **setting)
 
 
