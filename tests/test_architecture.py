@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,12 @@ def mirrored(name: str) -> Path:
     """Where the tests of a file lie."""
     path = Path(name)
     return Path(__file__).parent / path.parent / f"test_{path.name}"
+
+
+def test_the_page_on_architecture_lists_the_rooms_in_their_order() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text()
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", page, re.M) for name in re.findall(r"`(\w+)`", row)]
+    assert listed == [room for room in ROOMS if not room.startswith("_")]
 
 
 def test_every_file_has_its_tests_in_the_same_place() -> None:
