@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.network.distillation import Lesson, Teacher, held_out_distance, watched
-from brainsurgeon.network.loss import BatchLoss, distance, output_loss
+from brainsurgeon.network.loss import BatchLoss, distance, output_loss, variance_of
 from brainsurgeon.samples.views import Views
 
 shapes = pytest.mark.parametrize(("shape", "axis"), [((5, 4), 1), ((5, 4, 3), 1), ((5, 3, 4), -1)])
@@ -37,9 +37,10 @@ def test_the_distance_of_classes_is_the_divergence_at_a_temperature(
 
 def test_the_distance_of_numbers_is_relative_to_their_variance() -> None:
     found, wanted = draw(6, 2)
-    expected = (found - wanted).square().mean() / wanted.var()
-    assert torch.isclose(distance(found, wanted, None), expected)
-    assert torch.isclose(distance(3 * found, 3 * wanted, None), expected)
+    variance = variance_of(wanted)
+    expected = (found - wanted).square().mean() / wanted.var(correction=0)
+    assert torch.isclose(distance(found, wanted, None, variance=variance), expected)
+    assert torch.isclose(distance(3 * found, 3 * wanted, None, variance=variance_of(3 * wanted)), expected)
 
 
 def changed(model: nn.Module) -> nn.Module:

@@ -15,7 +15,7 @@ from torch.nn.utils import parameters_to_vector
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss
-from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, distillation_loss, output_loss
+from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, distillation_loss, output_loss, variance_of
 
 
 class OwnLoss(nn.Module):
@@ -313,6 +313,22 @@ def test_a_loss_of_numbers_has_no_axis_of_classes() -> None:
     parts = output_loss("mse", case.model(), case.data())
     assert parts is not None
     assert parts.axis is None
+
+
+def test_numbers_are_measured_by_the_variance_of_the_probe_however_few_a_batch_holds() -> None:
+    model, x = seeded(lambda: nn.Linear(3, 1), 0), seeded(lambda: torch.randn(50, 3), 1)
+    parts = output_loss("mse", model, (x, torch.zeros(50, 1)))
+    assert parts is not None
+    scale = float(model(x).var(correction=0))
+    wanted = torch.tensor([[1.0], [3.0]])
+    for rows in (slice(2), slice(1)):
+        assert float(parts.distance(wanted[rows] + 2, wanted[rows])) == pytest.approx(4 / scale, rel=1e-5)
+
+
+def test_the_variance_of_equal_numbers_is_their_square_or_one() -> None:
+    assert variance_of(torch.tensor([3.0, 3.0])) == 9
+    assert variance_of(torch.zeros(4, dtype=torch.bfloat16)) == 1
+    assert variance_of(torch.tensor([1.0, 3.0])) == 1
 
 
 @pytest.mark.parametrize("loss", ["model", dict_loss])

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
 from brainsurgeon.network.trust import AHEAD, Trust
@@ -147,6 +148,11 @@ class Teacher:
         self.outputs(self.dense, self._probe)
         found = [1 / (features.float().var() + 1e-8) for features in theirs]
         theirs.clear()
+        if not found and not self.lesson.share:
+            raise BrainsurgeonError(
+                "features are what linear layers, convolutions and normalisations give, and this model has none of "
+                "them: leave features out"
+            )
         return torch.stack(found) if found else None
 
     def _value(
@@ -160,19 +166,19 @@ class Teacher:
     ) -> Tensor:
         parts, lesson = self.parts, self.lesson
         assert parts is not None
-        loss = parts.loss(found, batch) if lesson.share < 1 or lesson.may_end else None
         if answer is None:
-            assert loss is not None
+            loss = parts.loss(found, batch)
             if lesson.may_end:
                 self.trust.weigh(loss, None)
             return loss
         wanted = answer()
         lessons = self._lessons(found, wanted, ours, theirs, scales)
-        if loss is None:
+        if lesson.share == 1 and not lesson.may_end:
             return lessons
+        loss = parts.loss_beside(found, wanted, batch)
         if not lesson.while_better:
             return (1 - lesson.share) * loss + lessons
-        followed = self.trust.weigh(loss, parts.loss(wanted, batch))
+        followed = self.trust.weigh(loss, parts.loss_beside(wanted, wanted, batch))
         return (1 - lesson.share * followed) * loss + followed * lessons
 
     def _lessons(

@@ -137,38 +137,59 @@ def distillation_loss(
 class OutputLoss:
     """A loss in two steps: from model and batch to outputs, one tensor, and from those and the batch to the loss.
 
-    `axis` is that of the classes, None where the outputs are no scores of classes. A loss that is a distance from the
-    dense outputs itself is `own`; its outputs are all that it compares.
+    `axis` is that of the classes, None where the outputs are no scores of classes; `variance` is then that of the
+    dense outputs. A loss that is a distance from the dense outputs itself is `own`; its outputs are all that it
+    compares.
     """
 
     outputs: Callable[[nn.Module, Batch], Any]
     loss: Callable[[Any, Batch], Tensor]
     axis: int | None
+    variance: float = 1.0
     own: Any = None
 
     def are_scores(self, outputs: Any) -> bool:
         """Say whether outputs are scores of classes, one row a sample."""
         return self.axis == 1 and isinstance(outputs, Tensor) and outputs.dim() == 2
 
+    def loss_beside(self, found: Any, wanted: Any, batch: Batch) -> Tensor:
+        """Return the loss of outputs, where the dense model's are known: it need not ask for them again."""
+        return self.loss(found, batch) if self.own is None else self.distance(found, wanted)
+
     def distance(self, found: Any, wanted: Any, temperature: float = 1.0) -> Tensor:
         """Return the mean distance of outputs from the dense model's."""
         if self.own is not None:
             value: Tensor = self.own.distance(found, wanted, temperature)
             return value
-        return distance(found, wanted, self.axis, temperature)
+        return distance(found, wanted, self.axis, temperature, self.variance)
 
 
-def distance(found: Tensor, wanted: Tensor, axis: int | None, temperature: float = 1.0) -> Tensor:
-    """Return the mean divergence of predictions along an axis of classes, else the relative squared difference."""
+def distance(
+    found: Tensor, wanted: Tensor, axis: int | None, temperature: float = 1.0, variance: float = 1.0
+) -> Tensor:
+    """Return the mean divergence of predictions along an axis of classes, else the relative squared difference.
+
+    The variance is given, not taken of `wanted`: every batch is measured alike, and one may hold a single number.
+    """
     if axis is None:
-        return (found - wanted).square().mean() / wanted.var().clamp_min(1e-12)
+        return (found - wanted).square().mean() / variance
     p = (wanted.float() / temperature).log_softmax(axis)
     q = (found.float() / temperature).log_softmax(axis)
     return temperature**2 * (p.exp() * (p - q)).sum(axis).mean()
 
 
+def variance_of(values: Tensor) -> float:
+    """Return the variance of an output's numbers; where they are all the same their square, or 1 where that is 0."""
+    wide = values.detach().cpu().double()
+    square, variance = float(wide.square().mean()), float(wide.var(correction=0))
+    return variance if variance > 1e-12 * square else square or 1.0
+
+
 def output_loss(loss: LossLike, model: nn.Module, probe: Batch) -> OutputLoss | None:
-    """Return the two steps of a loss, None where it does not show the outputs: a `loss(model, batch)`, or no tensor."""
+    """Return the two steps of a loss, None where it does not show the outputs: a `loss(model, batch)`, or no tensor.
+
+    `model` is the dense one; the variance of its outputs for the `probe` is their scale.
+    """
     if loss == NEXT_TOKEN:
         return OutputLoss(token_logits, _token_loss, -1)
     if hasattr(loss, "output_loss"):  # it knows its steps
@@ -177,10 +198,12 @@ def output_loss(loss: LossLike, model: nn.Module, probe: Batch) -> OutputLoss | 
     if loss == "model" or (not isinstance(loss, str) and _takes_model(loss)):
         return None
     with torch.no_grad():
-        if not isinstance(call(model, probe[0]), Tensor):
-            return None
+        found = call(model, probe[0])
+    if not isinstance(found, Tensor):
+        return None
     function = LOSSES[loss] if isinstance(loss, str) else loss
-    return OutputLoss(lambda m, b: call(m, b[0]), lambda out, b: function(out, b[1]), 1 if _of_classes(loss) else None)
+    axis, variance = (1, 1.0) if _of_classes(loss) else (None, variance_of(found))
+    return OutputLoss(lambda m, b: call(m, b[0]), lambda out, b: function(out, b[1]), axis, variance)
 
 
 def _of_classes(loss: LossLike) -> bool:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.loss import MATCH, BatchLoss, LossLike, OutputLoss, call
+from brainsurgeon.network.loss import MATCH, BatchLoss, LossLike, OutputLoss, call, distance, variance_of
 from brainsurgeon.network.modes import without_cache
 from brainsurgeon.network.prediction import CLASSES, Prediction
 from brainsurgeon.samples.batches import Batch, as_batches, batch_size, cut, first, moved, tensors_of
@@ -47,11 +47,7 @@ class Output:
 
     def distance(self, found: Tensor, wanted: Tensor, temperature: float = 1.0) -> Tensor:
         """Return the mean distance of some samples' outputs from the dense ones."""
-        if self.axis is None:
-            return (found - wanted).square().mean() / self.variance
-        p = (wanted.float() / temperature).log_softmax(self.axis)
-        q = (found.float() / temperature).log_softmax(self.axis)
-        return temperature**2 * (p.exp() * (p - q)).sum(self.axis).mean()
+        return distance(found, wanted, self.axis, temperature, self.variance)
 
     def direction(self, wanted: Tensor, generator: torch.Generator) -> Tensor:
         """Draw s for each sample, with E[ssᵀ] = Λ/M."""
@@ -105,7 +101,7 @@ class Match:
 
     def output_loss(self) -> OutputLoss:
         """Return the two steps of this loss: outputs, and their distance."""
-        return OutputLoss(self.outputs, lambda found, batch: self.distance(found, self.wanted(batch)), None, self)
+        return OutputLoss(self.outputs, lambda found, batch: self.distance(found, self.wanted(batch)), None, own=self)
 
     def drawn(self, batches: Iterable[Batch], generator: torch.Generator) -> Iterator[Batch]:
         """Yield (batch, directions s), an s for every sample: gradients of `pulled` there have H as mean square."""
@@ -138,8 +134,9 @@ def bound_loss(loss: LossLike, data: Any, dense: Callable[[], nn.Module], device
     kind = str(loss).partition(":")[2] or "auto"
     if kind not in ("auto", "classes", "numbers"):
         raise BrainsurgeonError(f'unknown loss {loss!r}: give "match", "match:classes" or "match:numbers"')
-    some = [moved(batch, device) for batch in first(as_batches(data, torch.Generator().manual_seed(0)), PROBED)]
-    if not some or not batch_size(some[0]):
+    probed = first(as_batches(data, torch.Generator().manual_seed(0)), PROBED)
+    some = [moved(batch, device) for batch in probed if batch_size(batch)]
+    if not some:
         raise BrainsurgeonError("the data is empty: there is no sample to match the outputs on")
     model = dense()
     targets = _holds_targets(model, some[0])
@@ -166,7 +163,7 @@ def _compared(model: nn.Module, batches: list[Batch], kind: str) -> list[Output]
     found = []
     for path, values in seen.items():
         axis = None if regression else _axis(path, three[path], kind)
-        found.append(Output(path, axis, _variance(torch.cat(values))))
+        found.append(Output(path, axis, variance_of(torch.cat(values))))
     return found
 
 
@@ -188,13 +185,6 @@ def _axis(path: tuple[str, ...], leaf: Tensor, kind: str) -> int | None:
         return None
     axis = leaf.dim() - 1 if named and leaf.dim() == 3 else 1
     return axis if leaf.shape[axis] > 1 else None
-
-
-def _variance(values: Tensor) -> float:
-    """Return the variance of an output's numbers; where they are all the same their square, or 1 where that is 0."""
-    square = float(values.square().mean())
-    variance = float(values.var(correction=0))
-    return variance if variance > 1e-12 * square else square or 1.0
 
 
 def _leaves(output: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Tensor]]:
