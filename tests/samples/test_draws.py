@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brainsurgeon.samples.draws import drawn
+from brainsurgeon.samples.draws import drawn, generator_of
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -47,3 +47,13 @@ def test_a_weight_of_nothing_is_never_drawn() -> None:
     weights = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0])
     for seed in range(50):
         assert set(drawn(5, seeded(seed), weights).tolist()) <= {1, 3}
+
+
+@pytest.mark.parametrize("seed", [0, 5, -1, 2**63, 2**64 - 1])
+def test_a_seed_that_torch_takes_is_taken_as_it_is(seed: int) -> None:
+    assert torch.equal(torch.rand(3, generator=generator_of(seed)), torch.rand(3, generator=seeded(seed)))
+
+
+def test_larger_seeds_go_round() -> None:
+    assert generator_of(2**64 + 7).initial_seed() == 7
+    assert generator_of(1_000_003 * 2**64 - 1).initial_seed() == 2**64 - 1

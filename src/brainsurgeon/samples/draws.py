@@ -1,9 +1,14 @@
-"""The order in which samples are drawn: each once, or as often as its weight says."""
+"""The order in which samples are drawn: each once, or as often as its weight says; and what draws them."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+
+def generator_of(seed: int) -> torch.Generator:
+    """Return a generator for a seed that was made of others: a large one goes round, as torch's own negative ones."""
+    return torch.Generator().manual_seed(seed % 2**64)
 
 
 def drawn(size: int, generator: torch.Generator, weights: Tensor | None = None) -> Tensor:

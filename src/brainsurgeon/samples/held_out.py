@@ -23,7 +23,7 @@ from brainsurgeon.samples.batches import (
     sent,
     tensors_of,
 )
-from brainsurgeon.samples.draws import drawn
+from brainsurgeon.samples.draws import drawn, generator_of
 
 FEWEST = 5
 FEW_HELD_OUT, MOST_HELD_OUT = 100, 2000
@@ -129,7 +129,7 @@ class TrainingSamples:
         Each is drawn at most once, unless weights (see `in_order`) say how often it is drawn beside the others. In a
         stream of batches they weigh the samples of a batch.
         """
-        generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + stage)
+        generator = generator_of(1_000_003 * (self.seed + 1) + stage)
         if self._units is None:
             order = self._order[drawn(len(self._order), generator, weights)][:count]
             for chosen in order.split(READ):

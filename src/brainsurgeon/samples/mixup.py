@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from brainsurgeon.samples.batches import Batch, batch_size, map_tensors, sent, tensors_of
+from brainsurgeon.samples.draws import generator_of
 
 MIXED = 0.5
 """The share of samples that are mixed of two."""
@@ -19,7 +20,7 @@ def mixup(batches: Iterable[Batch], seed: int, targets: bool = True) -> Iterator
     λ is uniform in [0, 1]. The targets stay, for a loss that does not ask for them. Inputs that are no real numbers,
     such as tokens, stay as they are. Without `targets` a batch is inputs alone.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = generator_of(seed)
     for batch in batches:
         yield (_mixed(batch[0], generator), batch[1]) if targets else _mixed(batch, generator)
 

@@ -29,6 +29,7 @@ from brainsurgeon.pruning.staged.pacing import Pacing
 from brainsurgeon.pruning.staged.reconstruct import reconstruct
 from brainsurgeon.pruning.staged.state import State
 from brainsurgeon.samples.batches import Batch, batch_size, first
+from brainsurgeon.samples.draws import generator_of
 from brainsurgeon.samples.held_out import TrainingSamples
 
 FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 400, 1000, 120_000_000
@@ -143,7 +144,7 @@ class Stage:
         """Yield where the stage may end: masks for each damping, and steps of several lengths along each slope."""
         for damped in map(state.damped, self.pacing.dampings(state.number)):
             quadratic = found.model(state.values, damped.choice.damping[damped.choice.kind])
-            generator = torch.Generator().manual_seed(self.seed + state.number)
+            generator = generator_of(self.seed + state.number)
             named = tuple((layer.name, layer.shape) for layer in self.weights.layers)
             problem = Problem(state.values, budget, generator, quadratic, judge, self.notify, self.clock, named)
             for pruned in self._masks(problem, state):
