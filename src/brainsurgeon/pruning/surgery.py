@@ -20,6 +20,7 @@ from brainsurgeon.events.clock import Clock, TimeUp
 from brainsurgeon.events.loading import load
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.along_chain import AlongChain, along_chain
+from brainsurgeon.network.buffers import give_memory
 from brainsurgeon.network.checks import BadSampleError, first_line
 from brainsurgeon.network.footprint import Footprint, footprint, probe, samples_in
 from brainsurgeon.network.held import Held, largest_unit
@@ -259,7 +260,7 @@ def copied(model: nn.Module) -> nn.Module:
     if held := holders(model):
         raise _uncopied(held)
     try:
-        return copy.deepcopy(model)
+        return give_memory(copy.deepcopy(model))
     except Exception as error:  # a module may hold anything
         raise BrainsurgeonError(
             f"the model cannot be copied ({type(error).__name__}: {error}): remove what keeps it from that (a lock, an "
