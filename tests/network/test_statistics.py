@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from brainsurgeon.network.statistics import average_statistics, following, train_statistics
+from brainsurgeon.network.statistics import average_statistics, following, kept_statistics, train_statistics
 
 
 def network() -> nn.Sequential:
@@ -25,6 +25,26 @@ def test_only_batch_normalisation_is_trained() -> None:
     assert following(model) == [model[1]]
     model[1].eval()
     assert following(model) == []
+
+
+def test_a_normalisation_that_is_frozen_keeps_its_statistics() -> None:
+    model = network()
+    model[1].requires_grad_(False)
+    train_statistics(model)
+    assert following(model) == []
+    bare = nn.Sequential(nn.BatchNorm1d(3, affine=False))
+    train_statistics(bare)  # it has nothing to freeze
+    assert following(bare) == [bare[0]]
+
+
+def test_statistics_are_kept_for_a_while_and_followed_again() -> None:
+    model = network()
+    train_statistics(model)
+    before = model[1].running_mean.clone()
+    with kept_statistics(model):
+        model[:2](batches()[0][:1])  # a single sample has no variance
+    assert torch.equal(model[1].running_mean, before)
+    assert following(model) == [model[1]]
 
 
 def test_statistics_are_the_mean_over_the_passes_and_all_else_is_as_before() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -11,9 +12,30 @@ BatchNorm = nn.modules.batchnorm._BatchNorm
 
 
 def train_statistics(model: nn.Module) -> None:
-    """Let batch normalisation follow the batches; all else is in evaluation mode, where nothing is drawn at random."""
+    """Let batch normalisation follow the batches; all else is in evaluation mode, where nothing is drawn at random.
+
+    A normalisation whose own parameters are frozen keeps its statistics, too.
+    """
     for module in model.modules():
-        module.training = isinstance(module, BatchNorm)
+        module.training = isinstance(module, BatchNorm) and not _is_frozen(module)
+
+
+def _is_frozen(module: nn.Module) -> bool:
+    own = list(module.parameters(recurse=False))
+    return bool(own) and not any(parameter.requires_grad for parameter in own)
+
+
+@contextmanager
+def kept_statistics(model: nn.Module) -> Iterator[None]:
+    """Let batch normalisation use its running statistics for a while: a single sample may have no variance."""
+    norms = following(model)
+    for module in norms:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in norms:
+            module.training = True
 
 
 def following(model: nn.Module) -> list[BatchNorm]:

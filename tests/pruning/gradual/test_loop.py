@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -12,15 +14,20 @@ from typing import Any
 
 import pytest
 import torch
+from gradual_cases import FAST
+from gradual_cases import data as network_data
+from gradual_cases import model as network_model
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import BATCH, BY_NAME, Network
 from torch import Tensor
 from toys import one_group
 
+from brainsurgeon import prune
 from brainsurgeon.engine.budget import Budget
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event, silent
+from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.network.distillation import Lesson, Teacher
 from brainsurgeon.network.statistics import following, train_statistics
 from brainsurgeon.network.weights import find_weights
@@ -322,3 +329,52 @@ def test_several_ranks_record_no_steps(count: int, monkeypatch: pytest.MonkeyPat
     assert isinstance(step, Step)
     assert training.teacher.trust.mean == step.shares.mean
     assert asked == [count == 1]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"end": 0.0}, {"end": 1.5}, {"cuts": 0}, {"power": 0.0}, {"score_power": -1.0}], ids=str
+)
+def test_a_plan_that_never_cuts_or_never_ends_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(BrainsurgeonError, match="expected end above 0 and up to 1"):
+        Plan(**settings)
+
+
+@pytest.mark.parametrize("switch", ["none", "medium", "high", "tf32", "allow_tf32"])
+def test_the_users_precision_of_products_is_as_before(switch: str) -> None:
+    """In a process of its own: torch's two switches cannot be set back to nothing."""
+    set_up = {
+        "none": "",
+        "tf32": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+        "allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = True",
+    }.get(switch, f"torch.set_float32_matmul_precision('{switch}')")
+    program = f"""
+import torch
+from brainsurgeon.pruning.gradual.loop import _fast_products
+{set_up}
+matmul = torch.backends.cuda.matmul
+def told():  # torch refuses to tell the older one where the newer is set
+    older = None if "{switch}" == "tf32" else torch.get_float32_matmul_precision()
+    return getattr(matmul, "fp32_precision", None), older
+before = told()
+with _fast_products():
+    assert getattr(matmul, "fp32_precision", "tf32") == "tf32"
+assert told() == before, (before, told())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_time_that_is_up_while_statistics_are_averaged_keeps_what_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def late() -> None:
+        taken.append(1)
+        if len(taken) > 3:
+            raise TimeUp
+
+    monkeypatch.setattr(loop_module, "PAYING", 0)
+    monkeypatch.setattr(loop_module, "pulse", late)
+    result = prune(network_model(), network_data(), 0.6, "gradual", **FAST)
+    assert len(taken) == 4
+    assert result.settings["sample_gradients"] == 592
+    assert not any("time was up" in note for note in result.notes)

@@ -10,7 +10,7 @@ from cases import CASES, seeded
 from gradual_cases import FAST, data, model, run, same, wide
 from networks import BY_NAME
 from staging import trained
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon import BrainsurgeonError, PruningResult, prune
@@ -135,6 +135,11 @@ def test_samples_and_outputs_are_needed() -> None:
         ({"max_seconds": 0}, "max_seconds must be positive"),
         ({"distil": 1.5}, "distil is a share"),
         ({"learning_rate": -1.0}, "learning_rate must be positive"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 on"),
+        ({"batch_size": -1}, "batch_size must be a whole number from 1 on"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"features": -1.0}, "features is a weight of 0 or more"),
+        ({"plan": Plan(end=0.0, cuts=0)}, "must have one cut or more"),
         ({"warp": True, "augment": crop_and_flip}, "warp=True goes without `augment`"),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
@@ -155,3 +160,21 @@ def test_what_is_minimised_depends_on_how_many_samples_are_held_out() -> None:
     assert Gradual().lesson(False, True, views=2) == Lesson(0.9, 4.0, while_better=True)
     assert Gradual().lesson(True, False, views=2) == Lesson(1.0, 4.0)
     assert Gradual(plan=Plan(cuts=3)).plan.cuts == 3
+
+
+def test_mixed_samples_that_have_labels_alone_are_refused() -> None:
+    with pytest.raises(BrainsurgeonError, match="mix=True mixes samples, and the dense network alone"):
+        run(100, mix=True, distil=0.5)
+
+
+def test_features_of_a_model_that_has_no_layers_to_watch_are_refused() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(6, 3, generator=torch.Generator().manual_seed(0)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.weight
+
+    with pytest.raises(BrainsurgeonError, match="leave features out"):
+        prune(Bare(), data(), 0.5, "gradual", distil=0.0, features=5.0, **FAST)

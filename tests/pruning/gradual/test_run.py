@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from brainsurgeon import PruningResult, Surgery, prune
 from brainsurgeon.engine.budget import exact_count
 from brainsurgeon.events import clock as clock_module
+from brainsurgeon.network.match import Match
 from brainsurgeon.pruning import judging as judging_module
 from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual import rates as rates_module
@@ -253,3 +254,85 @@ def test_pictures_without_targets_are_warped_too() -> None:
     result = prune(network, PICTURES[0], 0.5, "gradual", "match", **common)
     assert result.settings["warp"] is True
     assert result.pruned == exact_count(0.5, result.size)
+
+
+def test_a_run_that_goes_on_does_not_make_its_first_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "TOLD", -1.0)
+    monkeypatch.setattr(run_module, "SAVED", -1.0)
+    made: list[bool] = []
+    cut = Layerwise.run
+    monkeypatch.setattr(Layerwise, "run", lambda *given: made.append(True) or cut(*given))
+
+    def go(store: Parts) -> PruningResult:
+        surgery = Surgery(model(), data(), progress=False)
+        return surgery.prune(
+            0.6, "gradual", store=store, first_cut=Layerwise(), max_gradients=160, learning_rate=0.01, batch_size=16
+        )
+
+    expected = go(Parts())
+    for kill, cuts in [(1, 2), (5, 1)]:  # the learning rate alone is stored, or the cut with it
+        made.clear()
+        store = Parts(kill)
+        with pytest.raises(KilledError):
+            go(store)
+        assert same(go(store.again()), expected)
+        assert len(made) == cuts
+
+
+def test_a_held_out_batch_of_one_number_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """325 samples: 65 are held out, 64 of them in one batch."""
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    x = torch.randn(325, 8, generator=torch.Generator().manual_seed(0))
+    held: list[float] = []
+    found = run_module.GradualRun._held_loss
+    monkeypatch.setattr(run_module.GradualRun, "_held_loss", lambda *a: held.append(found(*a)) or held[-1])
+    prune(net, (x, x[:, :1]), 0.5, "gradual", "mse", max_gradients=20_000, progress=False)
+    assert held
+    assert all(0 < loss < 10 for loss in held)
+    single = prune(
+        net, (x, x[:, :1]), 0.5, "gradual", "mse", batch_size=1, max_gradients=50, learning_rate=1e-4, progress=False
+    )
+    assert single.pruned == exact_count(0.5, 144)
+
+
+class Lengths(nn.Module):
+    """A network of sequences with normalisation after the mean over their places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.linear = nn.Conv1d(4, 8, 3), nn.BatchNorm1d(8), nn.Linear(8, 3)
+        self.register_buffer("mask", torch.ones(1, 8).expand(3, 8))  # it has no memory of its own
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.norm(self.conv(x).mean(2)) * self.mask[0])
+
+
+@pytest.mark.parametrize("method", ["gradual", "auto"])
+def test_samples_of_their_own_lengths_and_expanded_buffers(method: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    batches = [(torch.randn(1, 4, 6 + k % 23, generator=generator), torch.tensor([k % 3])) for k in range(100)]
+    result = prune(Lengths(), batches, 0.5, method, max_gradients=300, progress=False)
+    assert result.pruned == exact_count(0.5, 8 * 4 * 3 + 8 * 3)
+    assert torch.equal(result.model.get_buffer("mask"), torch.ones(3, 8))
+
+
+@pytest.mark.parametrize("seed", [2**45, 2**64 - 1, -(2**63)])
+def test_any_seed_will_do(seed: int) -> None:
+    assert same(run(seed=seed), run(seed=seed))
+
+
+def test_frozen_normalisation_keeps_its_statistics() -> None:
+    net = model()
+    net[1].requires_grad_(False)
+    result = prune(net, data(), 0.6, "gradual", **FAST)
+    assert torch.equal(result.model.get_buffer("1.running_mean"), net.get_buffer("1.running_mean"))
+
+
+def test_a_loss_that_compares_with_the_dense_network_asks_it_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    wanted = Match.wanted
+    monkeypatch.setattr(Match, "wanted", lambda self, batch: asked.append(1) or wanted(self, batch))
+    x = data(5200)[0]
+    result = prune(model(), x, 0.6, "gradual", "match", max_gradients=1600, learning_rate=0.01, batch_size=16)
+    assert result.settings["lesson"]["while_better"]  # the case in which its own loss is asked for too
+    assert len(asked) < 60  # of held-out batches alone; there were 100 steps

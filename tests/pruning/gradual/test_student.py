@@ -183,3 +183,34 @@ def test_what_was_gone_before_goes_first_at_every_cut(returning: bool) -> None:
     assert kept(student) == [1, 2]
     student.cut(one_group(3, 2), 0.5, returning)
     assert kept(student) == [1]
+
+
+class Waves(nn.Module):
+    """A layer in the space of frequencies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 8)
+        self.waves = nn.Parameter(torch.randn(8, dtype=torch.complex64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (torch.fft.fft(self.linear(x)) * self.waves).real
+
+
+def test_complex_parameters_stay_as_they_are() -> None:
+    model = Waves()
+    before = model.waves.detach().clone()
+    student = student_of(model)
+    assert list(student.values) == ["linear.weight", "linear.bias"]
+    student.write(model)
+    assert torch.equal(model.waves, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_weights_are_trained_in_single_precision_or_better(dtype: torch.dtype) -> None:
+    model = seeded(lambda: nn.Linear(5, 4), 0).to(dtype)
+    before = model.weight.detach().clone()
+    student = student_of(model)
+    assert student.values["weight"].dtype == torch.promote_types(dtype, torch.float32)
+    student.write(model)
+    assert torch.equal(model.weight, before)

@@ -18,9 +18,9 @@ from brainsurgeon.distributed import agreed, world_size
 from brainsurgeon.engine.budget import Budget
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
-from brainsurgeon.events.clock import pulse
+from brainsurgeon.events.clock import TimeUp, pulse
 from brainsurgeon.network.distillation import Teacher
-from brainsurgeon.network.statistics import average_statistics, following
+from brainsurgeon.network.statistics import average_statistics, following, kept_statistics
 from brainsurgeon.pruning.gradual.ranks import Shares, send_round
 from brainsurgeon.pruning.gradual.recorded import recorded
 from brainsurgeon.pruning.gradual.step import (
@@ -66,6 +66,12 @@ class Plan:
     """Or "sgd", with Nesterov's momentum."""
 
     def __post_init__(self) -> None:
+        never = self.end == self.cuts == 0  # what is cut already is only trained on
+        if not never and not (0 < self.end <= 1 and self.cuts >= 1 and self.power > 0 and self.score_power >= 0):
+            raise BrainsurgeonError(
+                "expected end above 0 and up to 1, one cut or more, a positive power and a score_power of 0 or more; "
+                f"got end={self.end!r}, cuts={self.cuts!r}, power={self.power!r}, score_power={self.score_power!r}"
+            )
         if self.optimizer not in OPTIMIZERS:
             raise BrainsurgeonError(f"the optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
 
@@ -108,7 +114,9 @@ class Outputs(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Return the outputs."""
         # cuDNN's recurrent layers have no gradients in eval mode; torch's own have.
-        with torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext():
+        recurrent = torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext()
+        single = kept_statistics(self.model) if batch_size(batch) == 1 else nullcontext()
+        with recurrent, single:
             return self._outputs(self.model, own_view(batch))
 
 
@@ -183,13 +191,17 @@ class Training:
         if steps < PAYING * AVERAGED or not following(self.student.model):
             return
         now = time.monotonic()
-        if now + AVERAGED * (now - self._begun) / max(taken, 1) > self.deadline:  # a pass takes less than a step
+        late = now + AVERAGED * (now - self._begun) / max(taken, 1) > self.deadline  # a pass takes less than a step
+        if self.deadline < math.inf and agreed(late):
             return
         outputs = Outputs(self.student.model, self.teacher)
 
         def passes() -> Iterator[Callable[[], Tensor]]:
             for batch in itertools.islice(self.batches(0) if self.evenly is None else self.evenly(), AVERAGED):
-                pulse()
+                try:
+                    pulse()
+                except TimeUp:  # the mean of fewer batches will do
+                    return
                 yield partial(self.student.forward, batch, outputs)
 
         average_statistics(self.student.model, passes())
@@ -249,9 +261,12 @@ class Training:
 @contextmanager
 def _fast_products() -> Iterator[None]:
     """Let a GPU round the operands of products to TF32: training steps are noisier than that."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
+    matmul: Any = torch.backends.cuda.matmul
+    # Torch has two switches for one thing, and refuses the older where the user has set the newer.
+    name, fast = ("fp32_precision", "tf32") if hasattr(matmul, "fp32_precision") else ("allow_tf32", True)
+    before = getattr(matmul, name)
+    setattr(matmul, name, fast)
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        setattr(matmul, name, before)

@@ -16,6 +16,7 @@ from brainsurgeon.distributed import agreed, check_same, is_first, world_size
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
+from brainsurgeon.network.buffers import give_memory
 from brainsurgeon.network.checks import check_attached, check_loss, check_separate, check_suspects
 from brainsurgeon.network.distillation import Teacher
 from brainsurgeon.network.layout import in_fast_layout
@@ -35,6 +36,7 @@ from brainsurgeon.pruning.patterns import budget_in
 from brainsurgeon.pruning.ranks import agreed_part, check_alike
 from brainsurgeon.samples.augment import Augment, has_pictures, warp
 from brainsurgeon.samples.batches import Batch, is_tokens, regroup
+from brainsurgeon.samples.draws import generator_of
 from brainsurgeon.samples.held_out import TrainingSamples
 from brainsurgeon.samples.mixup import mixup
 from brainsurgeon.samples.views import draw_views
@@ -98,16 +100,23 @@ class GradualRun:
             self.teacher.ahead = AHEAD_DOUBTED
         self.gradients, self.saved = 0, time.monotonic()
         self.legs = task.start.legs if task.start else 0
-        self.begun = (task.begun or self._begin()) if method.first_cut else None
+        if method.mix and not self._mixes:
+            raise BrainsurgeonError(
+                "mix=True mixes samples, and the dense network alone answers for these: it needs distil=1, and inputs "
+                "that are no tokens"
+            )
+        self.stored = self._found()
+        self.begun: Outcome | None = None
+        self.is_cut = self.stored is not None and bool(self.stored["step"] and self.stored["cut"])
+        if self.stored is None or not self.stored["step"]:  # else the cut is in what was stored
+            self._cut_first()
         self.span = (time.monotonic(), task.clock.left)
 
     def run(self) -> Outcome:
         """Find the rate, train, and measure."""
         method, clock = self.method, self.task.clock
         before = judged(self.surgery, self.dense, self.held_out)
-        stored = self.task.store.load_part(0) if self.task.store else None
-        reached = torch.tensor(-1.0 if stored is None else float(stored["step"]))
-        check_same(reached, "stored states", "let all of them read the same folder")
+        stored = self.stored
         if stored is None:
             rate = method.learning_rate or agreed(self.find_rate())
             stored = self._stored(rate, self.gradients, 0)
@@ -160,15 +169,29 @@ class GradualRun:
                     raise
             words = f"training diverged with the learning rate {rate:g}, and began again with {LOWER * rate:g}"
             self.notes.append(f"{words} and {most - self.gradients} of {most} sample gradients")
+            self._cut_first()
             stored = self._stored(LOWER * rate, self.gradients, 0)
             self._save(stored)
 
+    def _found(self) -> dict[str, Tensor] | None:
+        """Return what was stored before the run was resumed, None where nothing was."""
+        stored = self.task.store.load_part(0) if self.task.store else None
+        reached = torch.tensor(-1.0 if stored is None else float(stored["step"]))
+        check_same(reached, "stored states", "let all of them read the same folder")
+        return stored
+
     def _network(self) -> nn.Module:
         """Return a copy of the network that training begins with: the dense one, or what the leg before gave."""
-        model = copy.deepcopy(self.teacher.dense)
+        model = give_memory(copy.deepcopy(self.teacher.dense))
         if self.task.start is not None:
             model.load_state_dict(self.task.start.model.state_dict())
         return model
+
+    def _cut_first(self) -> None:
+        """Make the first cut, if there is to be one and it is not there."""
+        if self.method.first_cut is not None and self.begun is None:
+            self.begun = self.task.begun or self._begin()
+            self.is_cut = self.begun is not None and self.begun.values is not None
 
     def _begin(self) -> Outcome | None:
         """Let the start make the whole cut, on the training samples alone."""
@@ -246,9 +269,10 @@ class GradualRun:
             train_statistics(model)
         student = Student(model, self.surgery.weights, everything)
         plan = self.plan
-        if self.begun is not None and self.begun.values is not None:
-            student.begin(self.begun.values, self.begun.masks)
+        if self.is_cut:
             plan = dataclasses.replace(plan, end=0.0, cuts=0)
+            if self.begun is not None and self.begun.values is not None:
+                student.begin(self.begun.values, self.begun.masks)
         elif self.task.start is not None:
             student.go_on(self.task.start.masks)
 
@@ -289,6 +313,7 @@ class GradualRun:
         numbers = {
             "rate": rate,
             "step": step,
+            "cut": self.is_cut,
             "gradients": gradients,
             "searched": gradients if searched is None else searched,
         }
@@ -305,7 +330,7 @@ class GradualRun:
         batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs, weights), self.batch_size)
         if self._mixes:
             batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
-        generator = torch.Generator(device="cpu").manual_seed(7919 * self.task.seed + 1 + self.legs)
+        generator = generator_of(7919 * self.task.seed + 1 + self.legs)
         augment = self._augment
         for number, batch in enumerate(batches):
             if augment is not None:

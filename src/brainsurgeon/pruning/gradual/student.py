@@ -28,10 +28,11 @@ class Student:
 
     def __init__(self, model: nn.Module, weights: PrunableWeights, all_parameters: bool):
         self.model, self.weights = model, weights
-        others = [name for name, p in model.named_parameters() if name not in weights.names and p.requires_grad]
-        names = [*weights.names, *(others if all_parameters else [])]
-        self.values = {n: model.get_parameter(n).detach().clone().float().requires_grad_() for n in names}
+        free = {n: p for n, p in model.named_parameters() if p.requires_grad and p.is_floating_point()}
+        names = [*weights.names, *(name for name in free if all_parameters and name not in weights.names)]
         self.dtypes = {name: model.get_parameter(name).dtype for name in names}
+        wide = {name: torch.promote_types(dtype, torch.float32) for name, dtype in self.dtypes.items()}
+        self.values = {n: model.get_parameter(n).detach().clone().to(wide[n]).requires_grad_() for n in names}
         self.masks = {name: torch.ones_like(self.values[name]) for name in weights.names}
         self.squares = {name: torch.zeros_like(self.values[name]) for name in weights.names}
         self.gone: dict[str, Tensor] = {}
