@@ -262,8 +262,15 @@ TRAINING_FAULTS = [
     Fault(
         "an image turned the other way than it is tilted",
         "samples/augment.py",
-        "aside * x + along * y",
-        "-aside * x + along * y",
+        "aside / tall * x + along * y",
+        "-aside / tall * x + along * y",
+        "tests/samples/test_augment.py",
+    ),
+    Fault(
+        "an image that is not square is sheared where it should be turned",
+        "samples/augment.py",
+        "tall = wide.shape[2] / wide.shape[3]",
+        "tall = 1.0",
         "tests/samples/test_augment.py",
     ),
 ]
