@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from cases import CASES
 from pruned import pruned
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from brainsurgeon import BrainsurgeonError, finetune
 from brainsurgeon.events import Event
@@ -39,6 +42,17 @@ def test_without_held_out_samples_the_last_weights_are_kept() -> None:
     assert tuned.best_epoch == 3
     assert math.isnan(tuned.held_out_before)
     assert "nothing was held out (epoch 3 of 3 kept)" in tuned.summary()
+
+
+@pytest.mark.parametrize("wrap", [tuple, lambda parts: TensorDataset(*parts)], ids=["tensors", "data set"])
+def test_batch_normalisation_is_trained_where_one_sample_is_left_for_the_last_batch(
+    wrap: Callable[[list[Tensor]], Any],
+) -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    data = wrap([torch.randn(13, 6), torch.arange(13) % 3])
+    tuned = finetune(model, data, masks={}, epochs=2, batch_size=4, held_out_share=0)
+    assert all(math.isfinite(epoch["loss"]) for epoch in tuned.epochs)
+    assert tuned.model.get_buffer("1.num_batches_tracked") == 2 * 3
 
 
 def test_augmentation_draws_from_the_generator_given() -> None:
