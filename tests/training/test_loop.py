@@ -66,6 +66,25 @@ def test_augmentation_draws_from_the_generator_given() -> None:
     assert first.epochs == second.epochs != plain.epochs
 
 
+def test_an_augment_that_writes_in_place_leaves_the_samples_as_they_were() -> None:
+    def louder(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return batch[0].add_(1.0), batch[1].fill_(0)
+
+    def louder_elsewhere(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return batch[0] + 1.0, torch.zeros_like(batch[1])
+
+    case = CASES["linear"]
+    batches, kept = ([case.data(), case.data()] for _ in range(2))
+    found, expected = (
+        finetune(pruned(case).model, batches, epochs=2, held_out_share=0, augment=augment)
+        for augment in (louder, louder_elsewhere)
+    )
+    assert all(
+        torch.equal(a, b) for one, other in zip(batches, kept, strict=True) for a, b in zip(one, other, strict=True)
+    )
+    assert found.epochs == expected.epochs
+
+
 def test_it_trains_in_training_mode_and_judges_in_evaluation_mode() -> None:
     class Watched(nn.Linear):
         def forward(self, inputs: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from brainsurgeon.network.checks import check_samples, in_words
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.output_costs import backward
 from brainsurgeon.samples.augment import Augment
-from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.samples.batches import Batch, batch_size, map_tensors
 from brainsurgeon.samples.epochs import read_epoch, steps_of
 from brainsurgeon.training.freeze import freeze_zeros
 from brainsurgeon.training.settings import FinetuneSettings
@@ -79,7 +79,7 @@ class Tuning:
                 group["lr"] = self.settings.rate_at(done)
             self.optimizer.zero_grad()
             pulse()
-            loss = self._loss(self.augment(batch, self.generator) if self.augment else batch)
+            loss = self._loss(self._augmented(batch))
             backward(loss)
             self.optimizer.step()
             total += loss.detach() * batch_size(batch)
@@ -89,6 +89,10 @@ class Tuning:
                 f"epoch {epoch + 1} found no samples: an iterator can be read once only; give a DataLoader or tensors"
             )
         return total.item() / samples
+
+    def _augmented(self, batch: Batch) -> Batch:
+        """Return a batch as `augment` changes it: one that writes into what it is given writes into a copy."""
+        return self.augment(map_tensors(torch.clone, batch), self.generator) if self.augment else batch
 
     def _train_mode(self) -> None:
         """Train what was in training mode, or all of a model that was not; what was set apart to evaluate stays so."""
