@@ -51,6 +51,12 @@ def test_a_loaders_last_batch_of_one_sample_is_taken_as_it_comes(generator: torc
     assert steps_of(loader, 11) == 3
 
 
+def test_empty_batches_are_left_out(generator: torch.Generator) -> None:
+    none, some = (X[:0], Y[:0]), (X[:4], Y[:4])
+    assert [batch_size(batch) for batch in read_epoch([none, some, none, some, none], 4, generator, CPU)] == [4, 4]
+    assert not list(read_epoch(none, 4, generator, CPU))
+
+
 def test_batches_of_a_loader_are_taken_as_they_come(generator: torch.Generator) -> None:
     loader = DataLoader(TensorDataset(X, Y), 7)
     batches = list(read_epoch(loader, 5, generator, CPU))

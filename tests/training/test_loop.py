@@ -55,6 +55,17 @@ def test_batch_normalisation_is_trained_where_one_sample_is_left_for_the_last_ba
     assert tuned.model.get_buffer("1.num_batches_tracked") == 2 * 3
 
 
+def test_empty_batches_are_no_divergence() -> None:
+    case = CASES["linear"]
+    inputs, targets = case.data()
+    empty = (inputs[:0], targets[:0])
+    tuned = finetune(
+        pruned(case).model, [(inputs, targets), empty], held_out=[(inputs, targets), empty], epochs=2, learning_rate=0.1
+    )
+    assert tuned.held_out_after < tuned.held_out_before
+    assert all(math.isfinite(value) for epoch in tuned.epochs for value in epoch.values())
+
+
 def test_augmentation_draws_from_the_generator_given() -> None:
     case = CASES["linear"]
 

@@ -15,7 +15,7 @@ from brainsurgeon.samples.batches import Batch, as_batches, batch_size, concaten
 
 
 def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
-    """Yield the batches of one epoch; those of a loader or an iterable are taken as they come.
+    """Yield the batches of one epoch; those of a loader or an iterable are taken as they come, empty ones left out.
 
     Where the batches are ours to cut and the last would hold one sample, that sample joins the batch before it: batch
     normalisation cannot train on one alone.
@@ -30,7 +30,9 @@ def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.d
     batches = (moved(batch, device) for batch in batches)
     if _leaves_one(data, size):
         batches = _ends_joined(batches, steps_of(data, size))
-    yield from batches
+    for batch in batches:
+        if batch_size(batch):  # the mean loss of no samples is not a number
+            yield batch
 
 
 def _ends_joined(batches: Iterator[Batch], count: int) -> Iterator[Batch]:
