@@ -44,6 +44,28 @@ def test_without_held_out_samples_the_last_weights_are_kept() -> None:
     assert "nothing was held out (epoch 3 of 3 kept)" in tuned.summary()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_weights_are_copied_at_first_and_where_a_held_out_loss_is_better(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, copy = [], Tuning._copy
+    monkeypatch.setattr(Tuning, "_copy", lambda run: taken.append(run) or copy(run))
+    case = CASES["linear"]
+    tuned = finetune(pruned(case).model, case.data(), epochs=4, held_out_share=share)
+    losses = [tuned.held_out_before, *(epoch["held_out"] for epoch in tuned.epochs)]
+    better = sum(loss < min(losses[:k]) for k, loss in enumerate(losses) if k)
+    assert len(taken) == 1 + better
+    assert share or (tuned.best_epoch, better) == (4, 0)
+
+
+def test_a_bad_sample_is_named_though_nothing_is_held_out() -> None:
+    case = CASES["linear"]
+    inputs, targets = (part.clone() for part in case.data())
+    inputs[2, 0] = math.nan
+    with pytest.raises(BrainsurgeonError, match="of the training samples"):
+        finetune(pruned(case).model, (inputs, targets), epochs=2, held_out_share=0)
+
+
 @pytest.mark.parametrize("wrap", [tuple, lambda parts: TensorDataset(*parts)], ids=["tensors", "data set"])
 def test_batch_normalisation_is_trained_where_one_sample_is_left_for_the_last_batch(
     wrap: Callable[[list[Tensor]], Any],

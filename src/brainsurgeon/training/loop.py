@@ -54,7 +54,7 @@ class Tuning:
     ) -> tuple[list[dict[str, float]], int, float]:
         """Run the epochs; leave the weights of the best held-out loss (the last, where none is held out)."""
         epochs: list[dict[str, float]] = []
-        best, best_loss, best_state = 0, before, self._copy()
+        best, best_loss, best_state = 0, before, self._copy()  # where all is finite, to explain a loss that is not
         with freeze_zeros(self.batch_loss.model, self.optimizer, masks) if masks else nullcontext():
             for epoch in range(1, self.settings.epochs + 1):
                 mean = self._epoch(data, epoch - 1)
@@ -63,11 +63,14 @@ class Tuning:
                 values = {"loss": mean, "held_out": self.held_out_loss()}
                 epochs.append(values)
                 notify(Event("fine-tune", epoch, self.settings.epochs, values))
-                if self._held_out is None or values["held_out"] < best_loss:
+                if self._held_out is None:
+                    best = epoch
+                elif values["held_out"] < best_loss:
                     best, best_loss, best_state = epoch, values["held_out"], self._copy()
                 elif self.settings.patience is not None and epoch - best >= self.settings.patience:
                     break
-        self.batch_loss.model.load_state_dict(best_state)
+        if self._held_out is not None:
+            self.batch_loss.model.load_state_dict(best_state)
         return epochs, best, best_loss
 
     def _epoch(self, data: Any, epoch: int) -> float:
