@@ -273,4 +273,25 @@ TRAINING_FAULTS = [
         "tall = 1.0",
         "tests/samples/test_augment.py",
     ),
+    Fault(
+        "one sample left alone in the last batch",
+        "samples/epochs.py",
+        "return count > size > 1 and count % size == 1",
+        "return False",
+        "tests/samples/test_epochs.py",
+    ),
+    Fault(
+        "an augment handed the samples themselves",
+        "training/loop.py",
+        "self.augment(map_tensors(torch.clone, batch), self.generator)",
+        "self.augment(batch, self.generator)",
+        "tests/training/test_loop.py",
+    ),
+    Fault(
+        "squares followed after the last cut",
+        "training/pruner.py",
+        "        if self.done:\n            return\n",
+        "",
+        "tests/training/test_pruner.py",
+    ),
 ]
