@@ -262,8 +262,36 @@ TRAINING_FAULTS = [
     Fault(
         "an image turned the other way than it is tilted",
         "samples/augment.py",
-        "aside * x + along * y",
-        "-aside * x + along * y",
+        "aside / tall * x + along * y",
+        "-aside / tall * x + along * y",
         "tests/samples/test_augment.py",
+    ),
+    Fault(
+        "an image that is not square is sheared where it should be turned",
+        "samples/augment.py",
+        "tall = wide.shape[2] / wide.shape[3]",
+        "tall = 1.0",
+        "tests/samples/test_augment.py",
+    ),
+    Fault(
+        "one sample left alone in the last batch",
+        "samples/epochs.py",
+        "return count > size > 1 and count % size == 1",
+        "return False",
+        "tests/samples/test_epochs.py",
+    ),
+    Fault(
+        "an augment handed the samples themselves",
+        "training/loop.py",
+        "self.augment(map_tensors(torch.clone, batch), self.generator)",
+        "self.augment(batch, self.generator)",
+        "tests/training/test_loop.py",
+    ),
+    Fault(
+        "squares followed after the last cut",
+        "training/pruner.py",
+        "        if self.done:\n            return\n",
+        "",
+        "tests/training/test_pruner.py",
     ),
 ]

@@ -51,17 +51,29 @@ def test_a_warp_is_the_affine_map_of_its_draws(
     angle, size, across, down = 2 * torch.rand(4, len(images), generator=torch.Generator().manual_seed(4)).double() - 1
     maps = torch.zeros(len(images), 2, 3, dtype=torch.float64)
     for image in range(len(images)):
-        a, z = math.radians(turn * float(angle[image])), zoom ** float(size[image])
+        a, z, tall = math.radians(turn * float(angle[image])), zoom ** float(size[image]), shape[2] / shape[3]
         maps[image] = torch.tensor(
             [
-                [z * math.cos(a), -z * math.sin(a), 2 * shift * float(across[image])],
-                [z * math.sin(a), z * math.cos(a), 2 * shift * float(down[image])],
+                [z * math.cos(a), -z * math.sin(a) * tall, 2 * shift * float(across[image])],
+                [z * math.sin(a) / tall, z * math.cos(a), 2 * shift * float(down[image])],
             ]
         )
     grid = affine_grid(maps, list(shape), align_corners=False)
     expected = grid_sample(images, grid, padding_mode="border", align_corners=False)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert all((found[k] - images[k]).abs().max() > 1e-3 for k in range(len(images)))
+
+
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (32, 128), (128, 32)])
+def test_a_bar_leans_by_the_angle_drawn_whatever_the_shape_of_the_picture(height: int, width: int) -> None:
+    images = torch.zeros(20, 1, height, width, dtype=torch.float64)
+    images[..., width // 2 - 1 : width // 2 + 1] = 1
+    turned = random_warp(images, torch.Generator().manual_seed(4), 10.0, 1.0, 0.0)
+    places = (turned * torch.arange(width)).sum(-1) / turned.sum(-1)  # of the bar, in every row of pixels
+    top, bottom = height // 4, 3 * height // 4
+    lean = torch.atan((places[:, 0, bottom] - places[:, 0, top]) / (bottom - top)).rad2deg()
+    drawn = 2 * torch.rand(4, 20, generator=torch.Generator().manual_seed(4))[0].double() - 1
+    torch.testing.assert_close(lean, 10 * drawn, rtol=0, atol=0.1)
 
 
 def test_a_warp_without_limits_changes_nothing(generator: torch.Generator) -> None:

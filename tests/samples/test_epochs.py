@@ -30,6 +30,33 @@ def test_an_epoch_holds_every_sample_once_in_an_order_of_its_own(data: Any, gene
     assert all(torch.equal(inputs.squeeze(1).long(), targets) for inputs, targets in first)
 
 
+@every_kind
+@pytest.mark.parametrize(
+    ("size", "sizes"), [(11, [11, 12]), (22, [23]), (2, [2] * 10 + [3]), (1, [1] * 23), (23, [23]), (50, [23])]
+)
+def test_a_last_batch_of_one_sample_joins_the_one_before_it(
+    data: Any, size: int, sizes: list[int], generator: torch.Generator
+) -> None:
+    start = generator.get_state()
+    batches = list(read_epoch(data, size, generator, CPU))
+    assert [batch_size(batch) for batch in batches] == sizes
+    assert steps_of(data, size) == len(sizes)
+    generator.set_state(start)
+    assert labels(batches) == labels(read_epoch(data, 5, generator, CPU))  # the order is that of any other size
+
+
+def test_a_loaders_last_batch_of_one_sample_is_taken_as_it_comes(generator: torch.Generator) -> None:
+    loader = DataLoader(TensorDataset(X, Y), 11)
+    assert [batch_size(batch) for batch in read_epoch(loader, 11, generator, CPU)] == [11, 11, 1]
+    assert steps_of(loader, 11) == 3
+
+
+def test_empty_batches_are_left_out(generator: torch.Generator) -> None:
+    none, some = (X[:0], Y[:0]), (X[:4], Y[:4])
+    assert [batch_size(batch) for batch in read_epoch([none, some, none, some, none], 4, generator, CPU)] == [4, 4]
+    assert not list(read_epoch(none, 4, generator, CPU))
+
+
 def test_batches_of_a_loader_are_taken_as_they_come(generator: torch.Generator) -> None:
     loader = DataLoader(TensorDataset(X, Y), 7)
     batches = list(read_epoch(loader, 5, generator, CPU))

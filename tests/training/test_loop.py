@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from cases import CASES
 from pruned import pruned
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from brainsurgeon import BrainsurgeonError, finetune
 from brainsurgeon.events import Event
@@ -41,6 +44,50 @@ def test_without_held_out_samples_the_last_weights_are_kept() -> None:
     assert "nothing was held out (epoch 3 of 3 kept)" in tuned.summary()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_weights_are_copied_at_first_and_where_a_held_out_loss_is_better(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, copy = [], Tuning._copy
+    monkeypatch.setattr(Tuning, "_copy", lambda run: taken.append(run) or copy(run))
+    case = CASES["linear"]
+    tuned = finetune(pruned(case).model, case.data(), epochs=4, held_out_share=share)
+    losses = [tuned.held_out_before, *(epoch["held_out"] for epoch in tuned.epochs)]
+    better = sum(loss < min(losses[:k]) for k, loss in enumerate(losses) if k)
+    assert len(taken) == 1 + better
+    assert share or (tuned.best_epoch, better) == (4, 0)
+
+
+def test_a_bad_sample_is_named_though_nothing_is_held_out() -> None:
+    case = CASES["linear"]
+    inputs, targets = (part.clone() for part in case.data())
+    inputs[2, 0] = math.nan
+    with pytest.raises(BrainsurgeonError, match="of the training samples"):
+        finetune(pruned(case).model, (inputs, targets), epochs=2, held_out_share=0)
+
+
+@pytest.mark.parametrize("wrap", [tuple, lambda parts: TensorDataset(*parts)], ids=["tensors", "data set"])
+def test_batch_normalisation_is_trained_where_one_sample_is_left_for_the_last_batch(
+    wrap: Callable[[list[Tensor]], Any],
+) -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    data = wrap([torch.randn(13, 6), torch.arange(13) % 3])
+    tuned = finetune(model, data, masks={}, epochs=2, batch_size=4, held_out_share=0)
+    assert all(math.isfinite(epoch["loss"]) for epoch in tuned.epochs)
+    assert tuned.model.get_buffer("1.num_batches_tracked") == 2 * 3
+
+
+def test_empty_batches_are_no_divergence() -> None:
+    case = CASES["linear"]
+    inputs, targets = case.data()
+    empty = (inputs[:0], targets[:0])
+    tuned = finetune(
+        pruned(case).model, [(inputs, targets), empty], held_out=[(inputs, targets), empty], epochs=2, learning_rate=0.1
+    )
+    assert tuned.held_out_after < tuned.held_out_before
+    assert all(math.isfinite(value) for epoch in tuned.epochs for value in epoch.values())
+
+
 def test_augmentation_draws_from_the_generator_given() -> None:
     case = CASES["linear"]
 
@@ -50,6 +97,25 @@ def test_augmentation_draws_from_the_generator_given() -> None:
     plain = finetune(pruned(case).model, case.data(), epochs=1)
     first, second = (finetune(pruned(case).model, case.data(), epochs=1, augment=noisy) for _ in range(2))
     assert first.epochs == second.epochs != plain.epochs
+
+
+def test_an_augment_that_writes_in_place_leaves_the_samples_as_they_were() -> None:
+    def louder(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return batch[0].add_(1.0), batch[1].fill_(0)
+
+    def louder_elsewhere(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return batch[0] + 1.0, torch.zeros_like(batch[1])
+
+    case = CASES["linear"]
+    batches, kept = ([case.data(), case.data()] for _ in range(2))
+    found, expected = (
+        finetune(pruned(case).model, batches, epochs=2, held_out_share=0, augment=augment)
+        for augment in (louder, louder_elsewhere)
+    )
+    assert all(
+        torch.equal(a, b) for one, other in zip(batches, kept, strict=True) for a, b in zip(one, other, strict=True)
+    )
+    assert found.epochs == expected.epochs
 
 
 def test_it_trains_in_training_mode_and_judges_in_evaluation_mode() -> None:

@@ -192,6 +192,27 @@ def test_a_checkpoint_resumes_to_the_same_masks_and_weights(
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in whole.state_dict().items())
 
 
+@pytest.mark.parametrize("make", [sgd, adamw])
+def test_a_pruner_that_is_done_goes_on_from_an_earlier_state(
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+) -> None:
+    model = network()
+    optimizer = make(model)
+    pruner = Pruner(model, optimizer, 0.8, steps=30, cuts=9)
+    parts = (model, optimizer, pruner)
+    train(model, optimizer, pruner, 0, 6)
+    states = [copy.deepcopy(part.state_dict()) for part in parts]
+    train(model, optimizer, pruner, 6, 40)
+    assert pruner.done
+    assert not pruner.state_dict()["squares"]
+    masks, values = pruner.masks, copy.deepcopy(model.state_dict())
+    for part, state in zip(parts, states, strict=True):
+        part.load_state_dict(state)
+    train(model, optimizer, pruner, 6, 40)
+    assert all(torch.equal(mask, pruner.masks[name]) for name, mask in masks.items())
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in values.items())
+
+
 def test_a_state_in_memory_is_not_changed_by_later_steps() -> None:
     model = network()
     optimizer = sgd(model)

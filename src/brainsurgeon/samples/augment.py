@@ -51,7 +51,10 @@ def random_warp(
     angle, size = math.radians(turn) * angle, zoom**size
     along, aside = size * torch.cos(angle), size * torch.sin(angle)
     y, x = _places(wide.shape[2], wide).unsqueeze(1), _places(wide.shape[3], wide)
-    grid = torch.stack([along * x - aside * y + 2 * shift * across, aside * x + along * y + 2 * shift * down], -1)
+    tall = wide.shape[2] / wide.shape[3]  # both sides are 2 long here: a turn must weigh them as they are
+    columns = along * x - aside * tall * y + 2 * shift * across
+    rows = aside / tall * x + along * y + 2 * shift * down
+    grid = torch.stack([columns, rows], -1)
     return grid_sample(wide, grid, padding_mode="border", align_corners=False).to(images.dtype)
 
 

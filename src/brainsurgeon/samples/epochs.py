@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.samples.batches import Batch, as_batches, batch_size, cut, is_one_batch, moved
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, concatenate, cut, is_one_batch, moved
 
 
 def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
-    """Yield the batches of one epoch; those of a loader or an iterable are taken as they come."""
+    """Yield the batches of one epoch; those of a loader or an iterable are taken as they come, empty ones left out.
+
+    Where the batches are ours to cut and the last would hold one sample, that sample joins the batch before it: batch
+    normalisation cannot train on one alone.
+    """
     if is_one_batch(data):
         order = torch.randperm(batch_size(data), generator=generator)
         batches: Iterator[Batch] = (cut(data, chosen) for chosen in order.split(size))
@@ -22,8 +27,18 @@ def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.d
         batches = iter(DataLoader(data, size, shuffle=True, generator=generator))
     else:
         batches = as_batches(data, generator)
+    batches = (moved(batch, device) for batch in batches)
+    if _leaves_one(data, size):
+        batches = _ends_joined(batches, steps_of(data, size))
     for batch in batches:
-        yield moved(batch, device)
+        if batch_size(batch):  # the mean loss of no samples is not a number
+            yield batch
+
+
+def _ends_joined(batches: Iterator[Batch], count: int) -> Iterator[Batch]:
+    """Yield `count` batches, the last of which is all that come after the others."""
+    yield from islice(batches, count - 1)
+    yield concatenate(list(batches))
 
 
 def split(data: Any, share: float, generator: torch.Generator) -> tuple[Any, Any]:
@@ -44,14 +59,26 @@ def split(data: Any, share: float, generator: torch.Generator) -> tuple[Any, Any
 
 def steps_of(data: Any, size: int) -> int:
     """Return the number of batches in an epoch; 1 where it cannot be known."""
-    if is_one_batch(data):
-        return math.ceil(batch_size(data) / size)
-    if _is_indexed(data):
-        return math.ceil(len(data) / size)
+    count = _count(data)
+    if count is not None:
+        return math.ceil(count / size) - _leaves_one(data, size)
     try:
         return max(1, len(data))
     except TypeError:
         return 1
+
+
+def _leaves_one(data: Any, size: int) -> bool:
+    """Say whether batches of a size, cut here, would leave a single sample for the last."""
+    count = _count(data) or 0
+    return count > size > 1 and count % size == 1
+
+
+def _count(data: Any) -> int | None:
+    """Return the number of samples where the batches are cut here; None where they are taken as they come."""
+    if is_one_batch(data):
+        return batch_size(data)
+    return len(data) if _is_indexed(data) else None
 
 
 def _is_indexed(data: Any) -> bool:

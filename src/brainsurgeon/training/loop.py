@@ -18,7 +18,7 @@ from brainsurgeon.network.checks import check_samples, in_words
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.output_costs import backward
 from brainsurgeon.samples.augment import Augment
-from brainsurgeon.samples.batches import Batch, batch_size
+from brainsurgeon.samples.batches import Batch, batch_size, map_tensors
 from brainsurgeon.samples.epochs import read_epoch, steps_of
 from brainsurgeon.training.freeze import freeze_zeros
 from brainsurgeon.training.settings import FinetuneSettings
@@ -54,7 +54,7 @@ class Tuning:
     ) -> tuple[list[dict[str, float]], int, float]:
         """Run the epochs; leave the weights of the best held-out loss (the last, where none is held out)."""
         epochs: list[dict[str, float]] = []
-        best, best_loss, best_state = 0, before, self._copy()
+        best, best_loss, best_state = 0, before, self._copy()  # where all is finite, to explain a loss that is not
         with freeze_zeros(self.batch_loss.model, self.optimizer, masks) if masks else nullcontext():
             for epoch in range(1, self.settings.epochs + 1):
                 mean = self._epoch(data, epoch - 1)
@@ -63,11 +63,14 @@ class Tuning:
                 values = {"loss": mean, "held_out": self.held_out_loss()}
                 epochs.append(values)
                 notify(Event("fine-tune", epoch, self.settings.epochs, values))
-                if self._held_out is None or values["held_out"] < best_loss:
+                if self._held_out is None:
+                    best = epoch
+                elif values["held_out"] < best_loss:
                     best, best_loss, best_state = epoch, values["held_out"], self._copy()
                 elif self.settings.patience is not None and epoch - best >= self.settings.patience:
                     break
-        self.batch_loss.model.load_state_dict(best_state)
+        if self._held_out is not None:
+            self.batch_loss.model.load_state_dict(best_state)
         return epochs, best, best_loss
 
     def _epoch(self, data: Any, epoch: int) -> float:
@@ -79,7 +82,7 @@ class Tuning:
                 group["lr"] = self.settings.rate_at(done)
             self.optimizer.zero_grad()
             pulse()
-            loss = self._loss(self.augment(batch, self.generator) if self.augment else batch)
+            loss = self._loss(self._augmented(batch))
             backward(loss)
             self.optimizer.step()
             total += loss.detach() * batch_size(batch)
@@ -89,6 +92,10 @@ class Tuning:
                 f"epoch {epoch + 1} found no samples: an iterator can be read once only; give a DataLoader or tensors"
             )
         return total.item() / samples
+
+    def _augmented(self, batch: Batch) -> Batch:
+        """Return a batch as `augment` changes it: one that writes into what it is given writes into a copy."""
+        return self.augment(map_tensors(torch.clone, batch), self.generator) if self.augment else batch
 
     def _train_mode(self) -> None:
         """Train what was in training mode, or all of a model that was not; what was set apart to evaluate stays so."""

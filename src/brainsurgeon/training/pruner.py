@@ -117,7 +117,10 @@ class Pruner:
     def remove(self) -> None:
         """Let go of the zeros: the weights stay as they are, and may grow again."""
         self._frozen.remove()
-        self._stop_following()
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._forget()
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint must hold beside the model's and the optimizer's state: numbers and tensors."""
@@ -145,8 +148,6 @@ class Pruner:
         self._step = int(state["step"])
         self._resting = self._placed(state["resting"])
         self._squares = self._placed(state["squares"])
-        if self.done:
-            self._stop_following()
 
     def _settings(self) -> dict[str, Any]:
         """Return what two Pruners must have in common for one to go on from the other's state."""
@@ -159,7 +160,12 @@ class Pruner:
 
     @torch.no_grad()
     def _follow(self, optimizer: Optimizer, *_: object) -> None:
-        """Follow the squared gradients of the weights for which the optimizer does not do it itself."""
+        """Follow the squared gradients of the weights for which the optimizer does not do it itself.
+
+        The hooks stay after the last cut, when there is nothing to follow: an earlier state may be loaded.
+        """
+        if self.done:
+            return
         for name, parameter in self._parameters.items():
             gradient = parameter.grad
             if gradient is None or self._holders[name] is not optimizer:
@@ -170,10 +176,7 @@ class Pruner:
             followed = self._squares.get(name)
             self._squares[name] = square if followed is None else followed.to(square.device).lerp_(square, 1 - SQUARES)
 
-    def _stop_following(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
+    def _forget(self) -> None:
         self._squares.clear()
         self._resting.clear()
 
@@ -193,7 +196,7 @@ class Pruner:
                 self._resting[name] = value * masks[name]
         self._frozen.change({name: mask.clone() for name, mask in masks.items()})
         if self.done:
-            self._stop_following()
+            self._forget()
             if (found := self.count()) != final.total:
                 raise BrainsurgeonError(f"exactly {final.total:,} weights were to be pruned, {found:,} are")
 
