@@ -50,8 +50,8 @@ FAULTS = [
     Fault(
         "seed ignored by searches in stages",
         "pruning/staged/stage.py",
-        "manual_seed(self.seed + state.number)",
-        "manual_seed(state.number)",
+        "generator_of(self.seed + state.number)",
+        "generator_of(state.number)",
         f"{STAGED}/test_stage.py",
     ),
     Fault(

@@ -100,3 +100,12 @@ def test_suspects_are_counted_over_batches_and_numbers_that_are_meant_are_let_be
     with pytest.raises(BadSampleError, match="sample 13 of"):
         check_suspects(BatchLoss(model, "cross_entropy"), batches)
     check_suspects(BatchLoss(nn.Sequential(nn.Hardtanh(), model), "cross_entropy"), batches)
+
+
+def test_a_weight_that_is_not_finite_is_named_and_not_the_data() -> None:
+    model = network()
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = float("nan")
+    name = next(name for name, _ in model.named_parameters())
+    with pytest.raises(BrainsurgeonError, match=f"parameter '{name}' holds NaN"):
+        check_loss(BatchLoss(model, "cross_entropy"), pair())

@@ -83,6 +83,16 @@ def test_every_named_loss_is_a_mean_over_the_samples(name: str) -> None:
     assert once.item() == pytest.approx(twice.item(), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["mse", "l1", "huber", "bce_with_logits"])
+def test_targets_in_a_row_are_compared_with_outputs_in_a_column(name: str) -> None:
+    """Torch alone would compare each of n outputs with each of n targets."""
+    model, x, y = nn.Linear(6, 1), torch.randn(9, 6), torch.rand(9)
+    loss = BatchLoss(model, name)
+    assert loss((x, y)).item() == pytest.approx(loss((x, y.unsqueeze(1))).item(), rel=1e-6)
+    with pytest.raises(BrainsurgeonError, match=r"outputs are \(9, 1\) where the targets are \(9, 2\)"):
+        loss((x, torch.rand(9, 2)))
+
+
 def test_a_loss_that_is_not_one_number_is_refused() -> None:
     model = nn.Linear(6, 3)
     with pytest.raises(BrainsurgeonError, match=r"must be one number .* got \(4,\)"):

@@ -206,3 +206,9 @@ def test_weights_say_how_often_a_sample_is_drawn(source: str) -> None:
     assert set(found) <= set(told)
     assert names(samples.draw(40, 3, often)) == names(samples.draw(40, 3, often))
     assert names(samples.draw(40, 3, torch.ones(80))) != names(samples.draw(40, 2, torch.ones(80)))
+
+
+def test_single_samples_in_the_place_of_batches_are_refused_in_words() -> None:
+    single = [(torch.randn(4), torch.tensor(1)) for _ in range(20)]
+    with pytest.raises(BrainsurgeonError, match=r"single samples become batches by torch\.utils\.data\.DataLoader"):
+        TrainingSamples(single, 0, torch.device("cpu"))

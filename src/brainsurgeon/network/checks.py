@@ -48,6 +48,9 @@ def check_loss(batch_loss: BatchLoss, batch: Batch) -> None:
     with torch.no_grad(), in_words(batch_loss.model, batch, "the first batch"):
         first, second = batch_loss(batch), batch_loss(batch)
     if not bool(torch.isfinite(first)):
+        for name, parameter in batch_loss.model.named_parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                raise BrainsurgeonError(f"parameter {name!r} holds NaN or infinite values: the model cannot be pruned")
         check_samples(batch_loss, batch)
         raise BrainsurgeonError(
             f"the loss of the model on the first batch is {float(first)}: check the data (normalisation, labels in "

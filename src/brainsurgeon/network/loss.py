@@ -23,13 +23,32 @@ NEXT_TOKEN = "next_token"
 MATCH = "match"
 """The distance from the dense model's outputs, which `Surgery` makes a loss of (`network/match.py`)."""
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+Elementwise = Callable[[Tensor, Tensor], Tensor]
+
+
+def _number_by_number(loss: Elementwise) -> Elementwise:
+    """Return a loss that compares each output with its target: torch would stretch (n, 1) and (n,) to (n, n)."""
+
+    def compared(output: Tensor, target: Tensor) -> Tensor:
+        if output.shape == target.shape:
+            return loss(output, target)
+        if output.numel() != target.numel() or output.squeeze().shape != target.squeeze().shape:
+            raise BrainsurgeonError(
+                f"this loss compares each output with its target, and the outputs are {tuple(output.shape)} where the "
+                f"targets are {tuple(target.shape)}: give targets of the outputs' shape"
+            )
+        return loss(output, target.reshape(output.shape))
+
+    return compared
+
+
+LOSSES: dict[str, Elementwise] = {
     "cross_entropy": F.cross_entropy,
     "nll": F.nll_loss,
-    "mse": F.mse_loss,
-    "l1": F.l1_loss,
-    "huber": F.huber_loss,
-    "bce_with_logits": F.binary_cross_entropy_with_logits,
+    "mse": _number_by_number(F.mse_loss),
+    "l1": _number_by_number(F.l1_loss),
+    "huber": _number_by_number(F.huber_loss),
+    "bce_with_logits": _number_by_number(F.binary_cross_entropy_with_logits),
 }
 
 

@@ -51,8 +51,8 @@ def average_statistics(model: nn.Module, passes: Iterable[Callable[[], object]])
     Training leaves a running mean in which the last ten batches weigh most, with their noise.
     """
     norms = following(model)
-    kept = [(module.momentum, module.num_batches_tracked) for module in norms]
-    counts = [None if tracked is None else tracked.clone() for _, tracked in kept]
+    momenta = [module.momentum for module in norms]
+    counts = [None if (found := module.num_batches_tracked) is None else found.clone() for module in norms]
     try:
         for module in norms:
             module.momentum = None  # the mean of all batches that are counted
@@ -61,7 +61,7 @@ def average_statistics(model: nn.Module, passes: Iterable[Callable[[], object]])
         for one in passes:
             one()
     finally:
-        for module, (momentum, _), count in zip(norms, kept, counts, strict=True):
+        for module, momentum, count in zip(norms, momenta, counts, strict=True):
             module.momentum = momentum
             if module.num_batches_tracked is not None and count is not None:
                 module.num_batches_tracked.copy_(count)

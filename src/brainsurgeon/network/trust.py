@@ -56,7 +56,7 @@ class Trust:
 
     def state(self) -> Tensor:
         """Return all that it is, as numbers."""
-        losses = [] if self.losses is None else self.losses.double().tolist()
+        losses = [] if self.losses is None else self.losses.tolist()
         return torch.tensor([self.steps, self.listens, *losses], dtype=torch.float64)
 
     def restore(self, state: Tensor, like: Tensor) -> None:

@@ -64,8 +64,10 @@ def batch_size(batch: Batch) -> int:
     """Return the number of samples of a batch."""
     sizes = {tensor.shape[0] if tensor.dim() else None for tensor in tensors_of(batch)}
     if len(sizes) != 1 or None in sizes:
+        single = ": single samples become batches by torch.utils.data.DataLoader(data, batch_size=64)"
         raise BrainsurgeonError(
-            f"all tensors of a batch must have one entry per sample in their first dimension, got sizes {sizes}"
+            "all tensors of a batch must have one entry per sample in their first dimension, got sizes "
+            f"{sizes}{single if None in sizes else ''}"
         )
     return sizes.pop() or 0
 

@@ -164,8 +164,8 @@ def _read(batches: Iterator[Batch], limit: int) -> list[Batch]:
     units, count = [], 0
     for batch in batches:
         pulse()
-        batch = cut(batch, slice(limit - count))
-        if batch_size(batch):
+        if batch_size(batch):  # what is no batch is refused here, in words
+            batch = cut(batch, slice(limit - count))
             units.append(batch)
         count += batch_size(batch)
         if count >= limit:

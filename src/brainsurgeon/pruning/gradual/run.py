@@ -88,8 +88,8 @@ class GradualRun:
         self.teacher = Teacher(self.dense, surgery.loss, lesson, self.held_out[0])
         if not self.teacher.can_teach:
             raise BrainsurgeonError(
-                "gradual pruning must see the model's outputs: give the loss as a name or a loss(output, target), or "
-                'take loss="match", which compares them with the dense model\'s'
+                "gradual pruning must see the model's outputs: let the model give one tensor, and the loss be a name "
+                'or a loss(output, target); or take loss="match", which compares any outputs with the dense model\'s'
             )
         self.teacher.dense = in_fast_layout(self.dense, lambda model: self.teacher.outputs(model, self.held_out[0]))
         self.batch_size = min(method.batch_size or usual_batch(self.tokens), method.max_gradients)
