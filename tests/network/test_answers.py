@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.answers import Answers, answer
+from brainsurgeon.network.answers import IGNORED, Answers, answer, has_targets
 from brainsurgeon.network.metrics import CLASSES, LABELS, NUMBERS
 
 
@@ -115,3 +115,18 @@ def test_without_a_loss_the_shapes_say_what_targets_are(
 def test_what_a_metric_cannot_be_taken_of_is_refused(answers: Answers, words: str) -> None:
     with pytest.raises(BrainsurgeonError, match=words):
         answers.arranged((CLASSES, LABELS), "f1")
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        (torch.tensor([[IGNORED, 3], [IGNORED, IGNORED]]), True),
+        (torch.full((2, 3), IGNORED), False),
+        (torch.full((2, 3), float(IGNORED)), True),
+        (torch.zeros(0, dtype=torch.long), True),
+    ],
+)
+def test_targets_that_are_all_left_out_are_none(targets: Tensor, expected: bool) -> None:
+    inputs = torch.zeros(2, 3)
+    assert has_targets((inputs, targets)) == has_targets({"x": inputs, "labels": targets}) == expected
+    assert has_targets(inputs)

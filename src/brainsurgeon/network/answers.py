@@ -55,6 +55,15 @@ class Answers:
         return _laid_out(outputs, targets, kind, name)
 
 
+def has_targets(batch: Batch) -> bool:
+    """Say whether a batch has a target that counts: the loss of one whose targets are all left out is no number."""
+    pair = isinstance(batch, list | tuple) and len(batch) == 2
+    targets = batch[1] if pair else batch.get("labels") if isinstance(batch, Mapping) else None
+    if not isinstance(targets, Tensor) or targets.is_floating_point() or not targets.numel():
+        return True
+    return bool((targets != IGNORED).any())
+
+
 def answer(model: nn.Module, loss: LossLike | None, batch: Batch, outputs_wanted: bool = True) -> Answers:
     """Ask a model for its answers to a batch: once, or twice where a loss of the user's own hides them."""
     if isinstance(batch, Mapping) and "labels" in batch and loss in (None, "model"):

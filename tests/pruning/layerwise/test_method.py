@@ -395,3 +395,22 @@ def test_batches_of_a_loader_are_read_to_the_limit() -> None:
     net = BY_NAME["residual"]
     result = prune(net.model(), net.batches(), 0.5, "wanda", max_samples=BATCH + 1, progress=False)
     assert result.settings["calibration_samples"] == BATCH + 1 < SAMPLES
+
+
+class Tagger(nn.Module):
+    """Classes of the places of a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.hidden, self.head = nn.Embedding(30, 16), nn.Linear(16, 16), nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.hidden(self.embed(x)).relu()).transpose(1, 2)
+
+
+def test_sequences_that_are_all_padding_have_no_part_in_the_loss_that_is_reported() -> None:
+    x, y = seeded(lambda: (torch.randint(30, (60, 9)), torch.randint(5, (60, 9))), 0)
+    y[:, 6:], y[:6] = -100, -100
+    result = prune(seeded(Tagger, 1), (x, y), 0.5, "layerwise", progress=False)
+    assert 1 < result.loss_before < 3
+    assert 1 < result.loss_after < 4

@@ -13,6 +13,7 @@ from brainsurgeon.distributed import broadcast, gather_words, is_first, world_si
 from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.answers import has_targets
 from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
 from brainsurgeon.network.held import held_in, passing, writing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
@@ -233,11 +234,15 @@ def _home(model: nn.Module, device: torch.device) -> torch.device:
 
 
 def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
-    """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large."""
+    """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large.
+
+    A sequence that is all padding has no loss, and is left out.
+    """
     tokens = is_tokens(batches[0])
     some = list(first(batches, max(count, world_size())))
     each = max(1, sum(map(batch_size, some)) // world_size())  # every rank gets some
-    return own_share(list(regroup(some, 1 if tokens else min(IMAGES, each))))
+    found = list(regroup(some, 1 if tokens else min(IMAGES, each)))
+    return own_share(list(filter(has_targets, found)) or found)
 
 
 def _for_curves(batches: list[Batch]) -> list[Batch]:
