@@ -18,6 +18,7 @@ from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.path import Path, shares_of
 from brainsurgeon.pruning.path import trained as on_path
+from brainsurgeon.pruning.patterns import as_pattern
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.schedule import Stages
@@ -142,6 +143,19 @@ def test_a_large_network_begins_with_a_cut_unless_steps_are_very_many(
     found = on_path(Auto(max_gradients=gradients), Surgery(trained(), rings(0)), rings(0))
     assert isinstance(found, Gradual)
     assert (found.first_cut is not None) == cut
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", lambda model, batch: model(batch[0]).square().mean()])
+@pytest.mark.parametrize("pattern", ["2:4", "row", "4x4"])
+def test_what_auto_goes_along_with_has_its_pattern(pattern: str, loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "LARGE", 1)  # so that what begins with a cut is asked too
+    asked = Auto(max_gradients=5000, pattern=as_pattern(pattern))
+    found = on_path(asked, Surgery(trained(), rings(0), loss), rings(0))
+    assert isinstance(found, Gradual | Staged)
+    assert found.pattern == asked.pattern
+    if isinstance(found, Gradual):
+        assert found.first_cut is not None
+        assert found.first_cut.pattern == asked.pattern
 
 
 def test_the_shares_of_a_sweep_leave_nothing_over() -> None:

@@ -67,6 +67,13 @@ def test_a_trained_goal_comes_near_a_grid_of_whole_runs() -> None:
     assert result.sparsity >= truth - 0.05, (result.sparsity, truth)
 
 
+@pytest.mark.parametrize("method", ["auto", "gradual"])
+def test_the_network_of_a_goal_has_the_pattern(method: str) -> None:
+    goal = Goal(drop=0.3, most=0.5)
+    result = found(goal, method, pattern="row", max_gradients=1000, include="0.*")
+    assert set(result.masks["0.weight"].sum(1).tolist()) == {4}
+
+
 def test_what_is_said_of_the_answer() -> None:
     result = found(Goal(drop="5%"))
     record = result.settings["goal"]

@@ -87,6 +87,13 @@ def test_a_sweep_under_way_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> Non
     assert any(event.stage == "working" and not event.values["step"] for event in told[: legs[0]])
 
 
+@pytest.mark.parametrize("method", ["auto", "gradual"])
+def test_every_network_of_a_sweep_has_the_pattern(method: str) -> None:
+    settings: dict[str, Any] = {"pattern": "2:4", "max_gradients": 1000, "progress": False, "include": "2.*"}
+    found = brainsurgeon.sweep(trained(), rings(0), [0.5], method, **settings)
+    assert bool((found.results[0].masks["2.weight"].reshape(-1, 4).sum(1) == 2).all())
+
+
 @pytest.mark.parametrize("method", ["auto", "gradual", "staged"])
 def test_every_network_is_there_though_time_was_up_at_once(method: str) -> None:
     found = brainsurgeon.sweep(trained(), rings(0), [0.5, 0.9], method, max_seconds=1e-6, progress=False)

@@ -282,7 +282,7 @@ def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
     if not method.gradients:
         return method
     limits: dict[str, Any] = {"max_gradients": method.gradients, "max_seconds": method.max_seconds}
-    limits["max_samples"] = method.max_samples
+    limits |= {"max_samples": method.max_samples, "pattern": method.pattern}
     if output_loss(surgery.loss, surgery.batch_loss.model, probe) is None:
         return Staged(name=method.name, **limits)
     texts = is_tokens(probe)
