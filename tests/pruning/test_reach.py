@@ -156,6 +156,26 @@ def test_a_sparsity_or_a_goal() -> None:
         brainsurgeon.prune(trained(), rings(0))
 
 
+@pytest.mark.parametrize(
+    ("asked", "open_at"),
+    [({"drop": 0.9, "resolution": 0.01}, "above 0.9"), ({"target_bytes": 1200, "resolution": 0.001}, "between 0 and")],
+)
+def test_no_network_is_tried_once_the_time_is_up_and_one_reaches_the_goal(asked: dict[str, Any], open_at: str) -> None:
+    goal = Goal(metric="accuracy", **asked)
+    assert len(found(goal).settings["goal"]["tries"]) > 1
+    result = found(goal, "gradual", max_seconds=1e-6)
+    tries = result.settings["goal"]["tries"]
+    assert result.sparsity == tries[-1]["sparsity"]
+    assert result.settings["goal"]["met"]
+    assert len(tries) == 1
+    assert f"time was up after 1 tries: nothing more was tried {open_at}" in "\n".join(result.notes)
+
+
+def test_a_search_that_ends_in_time_says_nothing_of_time() -> None:
+    for goal in (Goal(drop=0.05), Goal(target_bytes=1200)):
+        assert "time was up" not in "\n".join(found(goal).notes)
+
+
 def test_in_place_callback_and_seed() -> None:
     model, events = trained(), list[brainsurgeon.Event]()
     goal = Goal(drop=0.05)
