@@ -125,6 +125,31 @@ def test_a_staged_path_goes_on_from_the_leg_before() -> None:
     assert int((gone & later).sum()) == int(gone.sum())
 
 
+def test_a_leg_without_time_goes_on_from_the_leg_before() -> None:
+    path = Path(Surgery(trained(), rings(0), progress=False), Gradual(max_gradients=2000, max_seconds=60.0), anchor=0.5)
+    first = path.go(0.5, None, 1.0)
+    path._deadline = 0.0
+    later = path.go(0.7, first, 1.0)
+    for name, mask in first.result.masks.items():
+        before, after = (leg.result.model.get_parameter(name) for leg in (first, later))
+        assert torch.equal(after, before.masked_fill(later.result.masks[name], 0.0))
+        assert bool(later.result.masks[name][mask].all())
+
+
+def test_only_a_method_that_trains_is_told_of_the_leg_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[Any] = []
+    plain = Surgery.prune
+
+    def prune(self: Surgery, *args: Any, **settings: Any) -> PruningResult:
+        starts.append(settings["start"])
+        return plain(self, *args, **settings)
+
+    monkeypatch.setattr(Surgery, "prune", prune)
+    walk(make_method("mp"))
+    walk(Gradual(max_gradients=500))
+    assert [start is None for start in starts] == [True, True, True, True, False, False]
+
+
 def test_what_auto_goes_along_with() -> None:
     surgery, probe = Surgery(trained(), rings(0)), rings(0)
     found = on_path(Auto(max_gradients=5000, repair="weights", max_seconds=9.0), surgery, probe)

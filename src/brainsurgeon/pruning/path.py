@@ -233,7 +233,9 @@ class Path:
         method = self.method
         if isinstance(method, Gradual) and method.learning_rate is None:
             method = dataclasses.replace(method, learning_rate=self._rate(method, start))
-        begin = None if start is None else Start(start.result.model, start.result.masks, number)
+        begin = None
+        if start is not None and self.trains:  # any other method begins at the dense network
+            begin = Start(start.result.model, start.result.masks, number)
         method = self._shared(method, share)
         found = self._part.prune(sparsity, method, budget=self.budget, seed=self.seed, start=begin)
         record = {"leg": number, "from": 0.0 if start is None else start.sparsity, "searched": self.searched}
