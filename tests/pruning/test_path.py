@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -41,6 +44,16 @@ class Kept:
         self.legs[number] = result
         if number + 1 == self.kill:
             raise KeyboardInterrupt
+
+
+@dataclass
+class Read:
+    """Data that is read anew each time, as a loader is."""
+
+    batches: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.batches()
 
 
 def walk(method: Method, **settings: Any) -> Path:
@@ -206,6 +219,34 @@ def test_limits_of_time_are_shared() -> None:
     assert isinstance(shared, Gradual)
     assert shared.max_seconds == pytest.approx(250, rel=0.01)
     assert path._shared(Layerwise(), 0.25) == Layerwise()
+
+
+def test_reading_and_judging_count_among_the_seconds() -> None:
+    def batches() -> Iterator[Any]:
+        time.sleep(0.3)
+        yield rings(0)
+
+    surgery = Surgery(trained(), Read(batches), progress=False)
+    begun = time.monotonic()
+    path = Path(surgery, Gradual(max_seconds=1000.0), anchor=0.5)
+    assert time.monotonic() - begun >= 0.3
+    assert path._deadline - begun < 1000.3
+
+
+def test_the_seconds_before_a_kill_count() -> None:
+    kept = Kept(legs={1: dataclasses.replace(walk(make_method("mp")).legs[0].result, seconds={"a": 300.0, "b": 200.0})})
+    path = Path(Surgery(trained(), rings(0)), Gradual(max_seconds=1000.0), anchor=0.5, keep=kept)
+    leg = path.go(0.5, None, 1.0)
+    assert leg.result.seconds == {"a": 300.0, "b": 200.0}
+    shared = path._shared(path.method, 1.0)
+    assert isinstance(shared, Gradual)
+    assert shared.max_seconds == pytest.approx(500, abs=10)
+
+
+def test_the_seconds_of_the_search_for_a_rate_are_those_of_the_first_leg(gradual: Path) -> None:
+    assert [leg.result.seconds.get("learning rate", 0.0) > 0 for leg in gradual.legs] == [True, False, False]
+    total = sum(sum(leg.result.seconds.values()) for leg in gradual.legs)
+    assert sum(gradual.seconds().values()) == pytest.approx(total)
 
 
 def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -91,7 +91,7 @@ class Path:
         validation: Any = None,
         keep: Keep | None = None,
     ):
-        seconds = getattr(method, "max_seconds", None)
+        begun, seconds = time.monotonic(), getattr(method, "max_seconds", None)  # reading and judging count as well
         if seconds is not None and world_size() > 1:
             raise BrainsurgeonError(
                 f"several networks within max_seconds={seconds:g} are for one process: {world_size()} ranks would not "
@@ -99,13 +99,13 @@ class Path:
             )
         self.surgery, self.asked, self.budget, self.seed, self.keep = surgery, method, budget, seed, keep
         self.legs: list[Leg] = []
-        self.searched = 0
+        self.searched, self._searching = 0, dict[str, float]()
         self._part, self.held_out = self._split(validation, judged)
         self.method = self._on_path(method)
         self.metric = self._metric(metric) if judged else None
         self.dense = self._scored(surgery.batch_loss.model)
         self._anchor = anchor
-        self._deadline = math.inf if seconds is None else time.monotonic() + seconds
+        self._deadline = math.inf if seconds is None else begun + seconds
 
     def go(self, sparsity: float, start: Leg | None, share: float) -> Leg:
         """Prune to a sparsity from a leg, or from the dense network, with a share of what is left of the effort."""
@@ -117,6 +117,7 @@ class Path:
                 self.keep.save(number, result)
         else:
             self.searched = result.settings["path"]["searched"]
+            self._deadline -= sum(result.seconds.values())  # they were spent before the run was killed
         leg = Leg(number, result, self._scored(result.model))
         self.legs.append(leg)
         told = {} if leg.scored is None else {name_of(self.metric): leg.scored.value}
@@ -174,8 +175,7 @@ class Path:
         """Return where the time of all legs went."""
         found: dict[str, float] = {}
         for leg in self.legs:
-            for name, seconds in leg.result.seconds.items():
-                found[name] = found.get(name, 0.0) + seconds
+            found = _added(found, leg.result.seconds)
         return found
 
     def _split(self, validation: Any, judged: bool) -> tuple[Surgery, list[Batch]]:
@@ -240,7 +240,8 @@ class Path:
         found = self._part.prune(sparsity, method, budget=self.budget, seed=self.seed, start=begin)
         record = {"leg": number, "from": 0.0 if start is None else start.sparsity, "searched": self.searched}
         settings = found.settings | {"method": describe(self.asked), "path": record}
-        return dataclasses.replace(found, method=self.asked.name, settings=settings)
+        seconds = _added(found.seconds, self._searching if number == 1 else {})
+        return dataclasses.replace(found, method=self.asked.name, settings=settings, seconds=seconds)
 
     def _shared(self, method: Method, share: float) -> Method:
         """Return the method with a share of the gradients and seconds that are left."""
@@ -261,11 +262,14 @@ class Path:
             return start.result.settings.get("learning_rate")  # none where time was up before it was found
         if self.legs:
             return None
-        rate, self.searched = self._find_rate(method)
+        rate, self.searched, self._searching = self._find_rate(method)
         return rate
 
-    def _find_rate(self, method: Gradual) -> tuple[float | None, int]:
-        """Return the learning rate that is best at the anchor, from the dense network, and what finding it took."""
+    def _find_rate(self, method: Gradual) -> tuple[float | None, int, dict[str, float]]:
+        """Return the learning rate that is best at the anchor, from the dense network, and what finding it took.
+
+        That is sample gradients, and seconds by step.
+        """
         shares = share_out(self.budget, self._anchor, self._part.weights.parts, name_matches)
         left = self._deadline - time.monotonic()
         clock = Clock(self._part.device, self.surgery._callback, None if left == math.inf else 0.25 * left)
@@ -274,9 +278,9 @@ class Path:
             run = None
             try:
                 run = GradualRun(method, self._part, task)
-                return run.find_rate(), run.gradients
+                return run.find_rate(), run.gradients, clock.seconds
             except TimeUp:  # then every leg takes what is usual
-                return None, 0 if run is None else run.gradients
+                return None, 0 if run is None else run.gradients, clock.seconds
 
 
 def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
@@ -291,6 +295,11 @@ def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
     cut = is_cut_first(surgery.weights.size, method.gradients // usual_batch(texts), texts)
     first_cut = Layerwise() if cut and linear_maps(surgery.original, surgery.weights.names) else None
     return Gradual(method.name, first_cut=first_cut, repair=method.repair, augment=method.augment, **limits)
+
+
+def _added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """Return the seconds of both, step by step."""
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in dict.fromkeys([*one, *other])}
 
 
 def shares_of(sparsities: Sequence[float]) -> list[float]:
