@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,9 +15,11 @@ import torch
 from trained import accuracy, rings, trained
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import clock
 from brainsurgeon.pruning.auto import candidates
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.gradual.run import GradualRun
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.path import Path, shares_of
@@ -247,6 +250,50 @@ def test_the_seconds_of_the_search_for_a_rate_are_those_of_the_first_leg(gradual
     assert [leg.result.seconds.get("learning rate", 0.0) > 0 for leg in gradual.legs] == [True, False, False]
     total = sum(sum(leg.result.seconds.values()) for leg in gradual.legs)
     assert sum(gradual.seconds().values()) == pytest.approx(total)
+
+
+def test_the_search_for_a_rate_is_guarded_as_a_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run does first and last is done around it, too: modules loaded, hooks taken off, sums in one order."""
+    told: list[str] = []
+
+    @contextmanager
+    def around(name: str) -> Iterator[None]:
+        told.append(name)
+        yield
+        told.append(f"end of {name}")
+
+    def find_rate(self: GradualRun) -> float:
+        told.append("search")
+        return 0.01
+
+    for name in ("repeatable", "taken_over"):
+        monkeypatch.setattr(f"brainsurgeon.pruning.path.{name}", lambda _, name=name: around(name))
+    monkeypatch.setattr("brainsurgeon.pruning.path.load", lambda: told.append("load"))
+    monkeypatch.setattr(GradualRun, "find_rate", find_rate)
+    path = Path(Surgery(trained(), rings(0)), Gradual(), anchor=0.5)
+    assert path._find_rate(Gradual())[0] == 0.01
+    assert told == ["taken_over", "repeatable", "load", "search", "end of repeatable", "end of taken_over"]
+
+
+def test_the_search_for_a_rate_has_a_quarter_of_the_time_once_modules_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[float] = []
+
+    def find_rate(self: GradualRun) -> float:
+        left.append(self.task.clock.left)
+        return 0.01
+
+    def load() -> None:
+        running = clock._running.get()
+        assert running is not None
+        left.append(running.left)
+
+    monkeypatch.setattr("brainsurgeon.pruning.path.load", load)
+    monkeypatch.setattr(GradualRun, "find_rate", find_rate)
+    method = Gradual(max_seconds=1000.0)
+    Path(Surgery(trained(), rings(0)), method, anchor=0.5)._find_rate(method)
+    assert left == pytest.approx([1000, 250], rel=0.05)
 
 
 def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

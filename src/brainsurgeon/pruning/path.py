@@ -24,12 +24,15 @@ from brainsurgeon.engine.budget import share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import Clock, TimeUp
+from brainsurgeon.events.loading import load
 from brainsurgeon.network.checks import BadSampleError, check_loss, check_suspects
 from brainsurgeon.network.compared import Scored, direction, drop, interval, scored, usual_metric
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import name_matches
+from brainsurgeon.network.repeatable import repeatable
+from brainsurgeon.network.spread import taken_over
 from brainsurgeon.pruning.auto.candidates import is_cut_first
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.goal import name_of, needs_samples
@@ -272,13 +275,16 @@ class Path:
         """
         shares = share_out(self.budget, self._anchor, self._part.weights.parts, name_matches)
         left = self._deadline - time.monotonic()
-        clock = Clock(self._part.device, self.surgery._callback, None if left == math.inf else 0.25 * left)
-        task = Task(self._part.original, shares, self.seed, clock.notify, clock)
-        with own_mode(), clock.running():
+        clock = Clock(self._part.device, self.surgery._callback, None if left == math.inf else left)
+        model = self._part.original
+        task = Task(model, shares, self.seed, clock.notify, clock)
+        with own_mode(), clock.running(), taken_over(model), repeatable(self._part.device):
             run = None
             try:
-                run = GradualRun(method, self._part, task)
-                return run.find_rate(), run.gradients, clock.seconds
+                load()
+                with clock.within(0.25 * clock.left):
+                    run = GradualRun(method, self._part, task)
+                    return run.find_rate(), run.gradients, clock.seconds
             except TimeUp:  # then every leg takes what is usual
                 return None, 0 if run is None else run.gradients, clock.seconds
 
