@@ -18,8 +18,10 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import clock
 from brainsurgeon.pruning.auto import candidates
 from brainsurgeon.pruning.auto.method import Auto
+from brainsurgeon.pruning.gradual.loop import DivergedError
 from brainsurgeon.pruning.gradual.method import Gradual
-from brainsurgeon.pruning.gradual.run import GradualRun
+from brainsurgeon.pruning.gradual.run import LOWER, GradualRun
+from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.path import Path, shares_of
@@ -294,6 +296,38 @@ def test_the_search_for_a_rate_has_a_quarter_of_the_time_once_modules_are_loaded
     method = Gradual(max_seconds=1000.0)
     Path(Surgery(trained(), rings(0)), method, anchor=0.5)._find_rate(method)
     assert left == pytest.approx([1000, 250], rel=0.05)
+
+
+def diverging(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let the first training, and the first after a leg, diverge; return the rates of all."""
+    rates: list[float] = []
+    plain = GradualRun._train
+
+    def train(self: GradualRun, steps: int, rate: float, deadline: float, stored: Any = None) -> Student:
+        if stored is not None:
+            rates.append(rate)
+            if len(rates) in (1, 3):
+                raise DivergedError("it diverged")
+        return plain(self, steps, rate, deadline, stored)
+
+    monkeypatch.setattr(GradualRun, "_train", train)
+    return rates
+
+
+def test_a_leg_whose_found_rate_diverges_begins_again_with_a_lower_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = diverging(monkeypatch)
+    path = walk(Gradual(max_gradients=2000))
+    first = rates[0]
+    assert rates == pytest.approx([first, LOWER * first, LOWER * first, LOWER**2 * first, LOWER**2 * first])
+    assert [leg.result.settings["learning_rate"] for leg in path.legs] == pytest.approx([rates[1], *rates[3:]])
+    assert "began again" in "\n".join(path.legs[0].result.notes)
+    assert path.gradients <= 2000
+
+
+def test_a_leg_whose_given_rate_diverges_ends_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    diverging(monkeypatch)
+    with pytest.raises(DivergedError):
+        walk(Gradual(max_gradients=2000, learning_rate=0.01))
 
 
 def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
