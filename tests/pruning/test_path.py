@@ -330,6 +330,23 @@ def test_a_leg_whose_given_rate_diverges_ends_the_path(monkeypatch: pytest.Monke
         walk(Gradual(max_gradients=2000, learning_rate=0.01))
 
 
+def test_validation_samples_and_the_probe_are_moved_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[Any] = []
+
+    def move(batch: Any, device: torch.device) -> Any:
+        assert device == torch.device("cpu")
+        moved.append(tuple(tensor.clone() for tensor in batch))
+        return moved[-1]
+
+    monkeypatch.setattr("brainsurgeon.pruning.path.moved", move)
+    path = Path(Surgery(trained(), rings(0)), Auto(), anchor=0.5, validation=[rings(1, 20), rings(2, 20)])
+    assert [any(batch is one for one in moved) for batch in path.held_out] == [True, True]
+    probes: list[Any] = []
+    monkeypatch.setattr("brainsurgeon.pruning.path.trained", lambda method, surgery, probe: probes.append(probe))
+    Path(Surgery(trained(), rings(0)), Auto(), anchor=0.5, judged=False)
+    assert any(probes[0] is one for one in moved)
+
+
 def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brainsurgeon.pruning.path.world_size", lambda: 2)
     with pytest.raises(BrainsurgeonError, match="max_seconds=9 are for one process: 2 ranks"):

@@ -43,7 +43,7 @@ from brainsurgeon.pruning.methods import Method, describe
 from brainsurgeon.pruning.outcome import Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
-from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_tokens
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_tokens, moved
 from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Path:
         part, data = copy.copy(self.surgery), self.surgery.data
         generator = torch.Generator().manual_seed(self.seed)
         if validation is not None:
-            held_out = list(as_batches(validation, generator))
+            held_out = [moved(batch, self.surgery.device) for batch in as_batches(validation, generator)]
             self._check(held_out, validation)
             return part, held_out
         if data is None or not judged:
@@ -230,7 +230,8 @@ class Path:
             return method
         probe = next(iter(self.held_out), None)
         if probe is None:
-            probe = next(as_batches(self.surgery.data, torch.Generator().manual_seed(self.seed)))
+            first = next(as_batches(self.surgery.data, torch.Generator().manual_seed(self.seed)))
+            probe = moved(first, self.surgery.device)
         return trained(method, self.surgery, probe)
 
     def _metric(self, metric: Any) -> Any:
