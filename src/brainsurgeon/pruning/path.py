@@ -232,6 +232,7 @@ class Path:
         if probe is None:
             first = next(as_batches(self.surgery.data, torch.Generator().manual_seed(self.seed)))
             probe = moved(first, self.surgery.device)
+        check_loss(self.surgery.batch_loss, probe)  # else what the model does not take fails below without words
         return trained(method, self.surgery, probe)
 
     def _metric(self, metric: Any) -> Any:
