@@ -347,6 +347,12 @@ def test_validation_samples_and_the_probe_are_moved_to_the_device(monkeypatch: p
     assert any(probes[0] is one for one in moved)
 
 
+@pytest.mark.parametrize("validation", [None, rings(1, 100)])
+def test_there_is_one_dense_copy_on_a_path(validation: Any) -> None:
+    path = Path(Surgery(trained(), rings(0)), make_method("mp"), anchor=0.5, validation=validation)
+    assert path._part.batch_loss is path.surgery.batch_loss
+
+
 def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brainsurgeon.pruning.path.world_size", lambda: 2)
     with pytest.raises(BrainsurgeonError, match="max_seconds=9 are for one process: 2 ranks"):

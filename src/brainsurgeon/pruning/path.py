@@ -203,6 +203,7 @@ class Path:
 
     def _split(self, validation: Any, judged: bool) -> tuple[Surgery, list[Batch]]:
         """Return the surgery of the legs, on what they may see, and the samples that they are judged on."""
+        _ = self.surgery.batch_loss  # made before it is shared: a surgery copied without it would make another
         part, data = copy.copy(self.surgery), self.surgery.data
         generator = torch.Generator().manual_seed(self.seed)
         if validation is not None:
