@@ -353,6 +353,21 @@ def test_there_is_one_dense_copy_on_a_path(validation: Any) -> None:
     assert path._part.batch_loss is path.surgery.batch_loss
 
 
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: [data]])
+@pytest.mark.parametrize("method", ["auto", "gradual", "staged"])
+def test_as_many_samples_as_are_asked_for_are_enough(method: str, wrap: Any) -> None:
+    def path(count: int, **settings: Any) -> Path:
+        surgery = Surgery(trained(), wrap(rings(0, count)), progress=False)
+        return Path(surgery, make_method(method, {"max_gradients": 200}), anchor=0.5, **settings)
+
+    with pytest.raises(BrainsurgeonError, match="5 samples are there, and at least 6 are needed"):
+        path(5)
+    assert path(6).go(0.5, None, 1.0).result.pruned == 176
+    assert path(5, validation=rings(1, 10)).go(0.5, None, 1.0).result.pruned == 176
+    one_shot = Path(Surgery(trained(), wrap(rings(0, 5))), make_method("layerwise"), anchor=0.5)
+    assert one_shot.go(0.5, None, 1.0).result.pruned == 176
+
+
 def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brainsurgeon.pruning.path.world_size", lambda: 2)
     with pytest.raises(BrainsurgeonError, match="max_seconds=9 are for one process: 2 ranks"):

@@ -44,7 +44,7 @@ from brainsurgeon.pruning.outcome import Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_tokens, moved
-from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples
+from brainsurgeon.samples.held_out import FEWEST, MOST_HELD_OUT, TrainingSamples
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
@@ -213,8 +213,11 @@ class Path:
         if data is None or not judged:
             return part, []
         # Other methods mean calibration samples by that name, or have none.
-        limit = self.asked.max_samples if isinstance(self.asked, Gradual | Staged | Auto) else None
+        splitting = self.asked if isinstance(self.asked, Gradual | Staged | Auto) else None
+        limit = None if splitting is None else splitting.max_samples
         samples = TrainingSamples(data, self.seed, self.surgery.device, limit, MOST_HELD_OUT)
+        if splitting is not None and samples.size < FEWEST:
+            raise _too_few(samples)
         self._check(samples.everything(), self.surgery._given)
         part.data, part._examined = samples.training(), {}
         return part, samples.held_out()
@@ -325,6 +328,14 @@ def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
     cut = is_cut_first(surgery.weights.size, method.gradients // usual_batch(texts), texts)
     first_cut = Layerwise() if cut and linear_maps(surgery.original, surgery.weights.names) else None
     return Gradual(method.name, first_cut=first_cut, repair=method.repair, augment=method.augment, **limits)
+
+
+def _too_few(samples: TrainingSamples) -> BrainsurgeonError:
+    return BrainsurgeonError(
+        f"too little data to compare networks: {samples.size + samples.held} samples are there, and at least "
+        f"{FEWEST + 1} are needed: one to compare them on, and {FEWEST} for the method, which holds some out as well. "
+        "Give more (max_samples bounds them, too), or a validation set beside them"
+    )
 
 
 def _added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
