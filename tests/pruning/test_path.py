@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -11,13 +15,18 @@ import torch
 from trained import accuracy, rings, trained
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.events import clock
 from brainsurgeon.pruning.auto import candidates
 from brainsurgeon.pruning.auto.method import Auto
+from brainsurgeon.pruning.gradual.loop import DivergedError
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.gradual.run import LOWER, GradualRun
+from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.methods import Method, make_method
 from brainsurgeon.pruning.path import Path, shares_of
 from brainsurgeon.pruning.path import trained as on_path
+from brainsurgeon.pruning.patterns import as_pattern
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.staged.schedule import Stages
@@ -40,6 +49,16 @@ class Kept:
         self.legs[number] = result
         if number + 1 == self.kill:
             raise KeyboardInterrupt
+
+
+@dataclass
+class Read:
+    """Data that is read anew each time, as a loader is."""
+
+    batches: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.batches()
 
 
 def walk(method: Method, **settings: Any) -> Path:
@@ -124,6 +143,31 @@ def test_a_staged_path_goes_on_from_the_leg_before() -> None:
     assert int((gone & later).sum()) == int(gone.sum())
 
 
+def test_a_leg_without_time_goes_on_from_the_leg_before() -> None:
+    path = Path(Surgery(trained(), rings(0), progress=False), Gradual(max_gradients=2000, max_seconds=60.0), anchor=0.5)
+    first = path.go(0.5, None, 1.0)
+    path._deadline = 0.0
+    later = path.go(0.7, first, 1.0)
+    for name, mask in first.result.masks.items():
+        before, after = (leg.result.model.get_parameter(name) for leg in (first, later))
+        assert torch.equal(after, before.masked_fill(later.result.masks[name], 0.0))
+        assert bool(later.result.masks[name][mask].all())
+
+
+def test_only_a_method_that_trains_is_told_of_the_leg_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[Any] = []
+    plain = Surgery.prune
+
+    def prune(self: Surgery, *args: Any, **settings: Any) -> PruningResult:
+        starts.append(settings["start"])
+        return plain(self, *args, **settings)
+
+    monkeypatch.setattr(Surgery, "prune", prune)
+    walk(make_method("mp"))
+    walk(Gradual(max_gradients=500))
+    assert [start is None for start in starts] == [True, True, True, True, False, False]
+
+
 def test_what_auto_goes_along_with() -> None:
     surgery, probe = Surgery(trained(), rings(0)), rings(0)
     found = on_path(Auto(max_gradients=5000, repair="weights", max_seconds=9.0), surgery, probe)
@@ -142,6 +186,19 @@ def test_a_large_network_begins_with_a_cut_unless_steps_are_very_many(
     found = on_path(Auto(max_gradients=gradients), Surgery(trained(), rings(0)), rings(0))
     assert isinstance(found, Gradual)
     assert (found.first_cut is not None) == cut
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", lambda model, batch: model(batch[0]).square().mean()])
+@pytest.mark.parametrize("pattern", ["2:4", "row", "4x4"])
+def test_what_auto_goes_along_with_has_its_pattern(pattern: str, loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "LARGE", 1)  # so that what begins with a cut is asked too
+    asked = Auto(max_gradients=5000, pattern=as_pattern(pattern))
+    found = on_path(asked, Surgery(trained(), rings(0), loss), rings(0))
+    assert isinstance(found, Gradual | Staged)
+    assert found.pattern == asked.pattern
+    if isinstance(found, Gradual):
+        assert found.first_cut is not None
+        assert found.first_cut.pattern == asked.pattern
 
 
 def test_the_shares_of_a_sweep_leave_nothing_over() -> None:
@@ -167,6 +224,148 @@ def test_limits_of_time_are_shared() -> None:
     assert isinstance(shared, Gradual)
     assert shared.max_seconds == pytest.approx(250, rel=0.01)
     assert path._shared(Layerwise(), 0.25) == Layerwise()
+
+
+def test_reading_and_judging_count_among_the_seconds() -> None:
+    def batches() -> Iterator[Any]:
+        time.sleep(0.3)
+        yield rings(0)
+
+    surgery = Surgery(trained(), Read(batches), progress=False)
+    begun = time.monotonic()
+    path = Path(surgery, Gradual(max_seconds=1000.0), anchor=0.5)
+    assert time.monotonic() - begun >= 0.3
+    assert path._deadline - begun < 1000.3
+
+
+def test_the_seconds_before_a_kill_count() -> None:
+    kept = Kept(legs={1: dataclasses.replace(walk(make_method("mp")).legs[0].result, seconds={"a": 300.0, "b": 200.0})})
+    path = Path(Surgery(trained(), rings(0)), Gradual(max_seconds=1000.0), anchor=0.5, keep=kept)
+    leg = path.go(0.5, None, 1.0)
+    assert leg.result.seconds == {"a": 300.0, "b": 200.0}
+    shared = path._shared(path.method, 1.0)
+    assert isinstance(shared, Gradual)
+    assert shared.max_seconds == pytest.approx(500, abs=10)
+
+
+def test_the_seconds_of_the_search_for_a_rate_are_those_of_the_first_leg(gradual: Path) -> None:
+    assert [leg.result.seconds.get("learning rate", 0.0) > 0 for leg in gradual.legs] == [True, False, False]
+    total = sum(sum(leg.result.seconds.values()) for leg in gradual.legs)
+    assert sum(gradual.seconds().values()) == pytest.approx(total)
+
+
+def test_the_search_for_a_rate_is_guarded_as_a_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run does first and last is done around it, too: modules loaded, hooks taken off, sums in one order."""
+    told: list[str] = []
+
+    @contextmanager
+    def around(name: str) -> Iterator[None]:
+        told.append(name)
+        yield
+        told.append(f"end of {name}")
+
+    def find_rate(self: GradualRun) -> float:
+        told.append("search")
+        return 0.01
+
+    for name in ("repeatable", "taken_over"):
+        monkeypatch.setattr(f"brainsurgeon.pruning.path.{name}", lambda _, name=name: around(name))
+    monkeypatch.setattr("brainsurgeon.pruning.path.load", lambda: told.append("load"))
+    monkeypatch.setattr(GradualRun, "find_rate", find_rate)
+    path = Path(Surgery(trained(), rings(0)), Gradual(), anchor=0.5)
+    assert path._find_rate(Gradual())[0] == 0.01
+    assert told == ["taken_over", "repeatable", "load", "search", "end of repeatable", "end of taken_over"]
+
+
+def test_the_search_for_a_rate_has_a_quarter_of_the_time_once_modules_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[float] = []
+
+    def find_rate(self: GradualRun) -> float:
+        left.append(self.task.clock.left)
+        return 0.01
+
+    def load() -> None:
+        running = clock._running.get()
+        assert running is not None
+        left.append(running.left)
+
+    monkeypatch.setattr("brainsurgeon.pruning.path.load", load)
+    monkeypatch.setattr(GradualRun, "find_rate", find_rate)
+    method = Gradual(max_seconds=1000.0)
+    Path(Surgery(trained(), rings(0)), method, anchor=0.5)._find_rate(method)
+    assert left == pytest.approx([1000, 250], rel=0.05)
+
+
+def diverging(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let the first training, and the first after a leg, diverge; return the rates of all."""
+    rates: list[float] = []
+    plain = GradualRun._train
+
+    def train(self: GradualRun, steps: int, rate: float, deadline: float, stored: Any = None) -> Student:
+        if stored is not None:
+            rates.append(rate)
+            if len(rates) in (1, 3):
+                raise DivergedError("it diverged")
+        return plain(self, steps, rate, deadline, stored)
+
+    monkeypatch.setattr(GradualRun, "_train", train)
+    return rates
+
+
+def test_a_leg_whose_found_rate_diverges_begins_again_with_a_lower_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = diverging(monkeypatch)
+    path = walk(Gradual(max_gradients=2000))
+    first = rates[0]
+    assert rates == pytest.approx([first, LOWER * first, LOWER * first, LOWER**2 * first, LOWER**2 * first])
+    assert [leg.result.settings["learning_rate"] for leg in path.legs] == pytest.approx([rates[1], *rates[3:]])
+    assert "began again" in "\n".join(path.legs[0].result.notes)
+    assert path.gradients <= 2000
+
+
+def test_a_leg_whose_given_rate_diverges_ends_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    diverging(monkeypatch)
+    with pytest.raises(DivergedError):
+        walk(Gradual(max_gradients=2000, learning_rate=0.01))
+
+
+def test_validation_samples_and_the_probe_are_moved_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[Any] = []
+
+    def move(batch: Any, device: torch.device) -> Any:
+        assert device == torch.device("cpu")
+        moved.append(tuple(tensor.clone() for tensor in batch))
+        return moved[-1]
+
+    monkeypatch.setattr("brainsurgeon.pruning.path.moved", move)
+    path = Path(Surgery(trained(), rings(0)), Auto(), anchor=0.5, validation=[rings(1, 20), rings(2, 20)])
+    assert [any(batch is one for one in moved) for batch in path.held_out] == [True, True]
+    probes: list[Any] = []
+    monkeypatch.setattr("brainsurgeon.pruning.path.trained", lambda method, surgery, probe: probes.append(probe))
+    Path(Surgery(trained(), rings(0)), Auto(), anchor=0.5, judged=False)
+    assert any(probes[0] is one for one in moved)
+
+
+@pytest.mark.parametrize("validation", [None, rings(1, 100)])
+def test_there_is_one_dense_copy_on_a_path(validation: Any) -> None:
+    path = Path(Surgery(trained(), rings(0)), make_method("mp"), anchor=0.5, validation=validation)
+    assert path._part.batch_loss is path.surgery.batch_loss
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: [data]])
+@pytest.mark.parametrize("method", ["auto", "gradual", "staged"])
+def test_as_many_samples_as_are_asked_for_are_enough(method: str, wrap: Any) -> None:
+    def path(count: int, **settings: Any) -> Path:
+        surgery = Surgery(trained(), wrap(rings(0, count)), progress=False)
+        return Path(surgery, make_method(method, {"max_gradients": 200}), anchor=0.5, **settings)
+
+    with pytest.raises(BrainsurgeonError, match="5 samples are there, and at least 6 are needed"):
+        path(5)
+    assert path(6).go(0.5, None, 1.0).result.pruned == 176
+    assert path(5, validation=rings(1, 10)).go(0.5, None, 1.0).result.pruned == 176
+    one_shot = Path(Surgery(trained(), wrap(rings(0, 5))), make_method("layerwise"), anchor=0.5)
+    assert one_shot.go(0.5, None, 1.0).result.pruned == 176
 
 
 def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,13 @@ def test_a_trained_goal_comes_near_a_grid_of_whole_runs() -> None:
     assert result.sparsity >= truth - 0.05, (result.sparsity, truth)
 
 
+@pytest.mark.parametrize("method", ["auto", "gradual"])
+def test_the_network_of_a_goal_has_the_pattern(method: str) -> None:
+    goal = Goal(drop=0.3, most=0.5)
+    result = found(goal, method, pattern="row", max_gradients=1000, include="0.*")
+    assert set(result.masks["0.weight"].sum(1).tolist()) == {4}
+
+
 def test_what_is_said_of_the_answer() -> None:
     result = found(Goal(drop="5%"))
     record = result.settings["goal"]
@@ -147,6 +154,26 @@ def test_a_sparsity_or_a_goal() -> None:
         brainsurgeon.prune(trained(), rings(0), goal="accuracy")  # type: ignore[arg-type]
     with pytest.raises(BrainsurgeonError, match="sparsity"):
         brainsurgeon.prune(trained(), rings(0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "open_at"),
+    [({"drop": 0.9, "resolution": 0.01}, "above 0.9"), ({"target_bytes": 1200, "resolution": 0.001}, "between 0 and")],
+)
+def test_no_network_is_tried_once_the_time_is_up_and_one_reaches_the_goal(asked: dict[str, Any], open_at: str) -> None:
+    goal = Goal(metric="accuracy", **asked)
+    assert len(found(goal).settings["goal"]["tries"]) > 1
+    result = found(goal, "gradual", max_seconds=1e-6)
+    tries = result.settings["goal"]["tries"]
+    assert result.sparsity == tries[-1]["sparsity"]
+    assert result.settings["goal"]["met"]
+    assert len(tries) == 1
+    assert f"time was up after 1 tries: nothing more was tried {open_at}" in "\n".join(result.notes)
+
+
+def test_a_search_that_ends_in_time_says_nothing_of_time() -> None:
+    for goal in (Goal(drop=0.05), Goal(target_bytes=1200)):
+        assert "time was up" not in "\n".join(found(goal).notes)
 
 
 def test_in_place_callback_and_seed() -> None:

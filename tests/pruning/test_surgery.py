@@ -11,11 +11,13 @@ from cases import CASES
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils import prune as torch_prune
+from trained import rings, trained
 
 from brainsurgeon import BrainsurgeonError, PruningResult, Surgery, prune
 from brainsurgeon.engine.curvature import compensation, conjugate
 from brainsurgeon.engine.curvature.conjugate import conjugate_gradients
 from brainsurgeon.pruning.methods import make_method
+from brainsurgeon.pruning.outcome import Start
 
 QUICK: dict[str, Any] = {"num_gradients": 8, "progress": False}
 
@@ -317,3 +319,39 @@ def test_one_examination_serves_many_methods_and_sparsities() -> None:
         settings: dict[str, Any] = {"num_draws": 6} if method == "cbs" else {}
         together = surgery.prune(sparsity, method, **settings)
         assert_same(together, prune(model(), data(), sparsity, method, **quick, **settings))
+
+
+@pytest.mark.parametrize("method", ["gradual", "staged"])
+def test_a_run_without_time_goes_on_from_the_network_it_was_given(method: str) -> None:
+    """Its masks stay, though they are not of its smallest weights; the next to go are the smallest of those it kept."""
+    generator = torch.Generator().manual_seed(0)
+    given = changed(lambda m: [p.add_(0.3 * torch.randn(p.shape, generator=generator)) for p in m.parameters()])
+    surgery = Surgery(model(), data(), progress=False)
+    masks = {name: given.get_parameter(name).abs() > 0.5 for name in surgery.weights.names}
+    with torch.no_grad():
+        for name, mask in masks.items():
+            given.get_parameter(name)[mask] = 0.0
+    before = sum(int(mask.sum()) for mask in masks.values())
+    result = surgery.prune(0.8, method, max_seconds=1e-6, start=Start(given, masks))
+    assert before < result.pruned
+    kept = torch.cat([given.get_parameter(name).detach()[~mask].abs() for name, mask in masks.items()])
+    limit = float(kept.sort().values[result.pruned - before - 1])
+    for name, value in given.state_dict().items():
+        expected = value if name not in masks else value.masked_fill(value.abs() <= limit, 0.0)
+        assert torch.equal(result.model.state_dict()[name], expected)
+    assert all(bool(result.masks[name][mask].all()) for name, mask in masks.items())
+    assert "the smallest weights were removed from the network before" in "\n".join(result.notes)
+
+
+def test_a_run_without_time_keeps_the_pattern_of_the_network_it_was_given() -> None:
+    given = trained()
+    sums = given[0].weight.detach().abs().reshape(8, 4, 2, 4).sum((1, 3))  # type: ignore[index]
+    gone = (sums >= sums.flatten().sort().values[-4])[:, None, :, None].expand(8, 4, 2, 4).reshape(32, 8)
+    with torch.no_grad():
+        given[0].weight[gone] = 0.0  # type: ignore[index]
+    surgery = Surgery(trained(), rings(0), include="0.*", progress=False)
+    start = Start(given, {"0.weight": gone})
+    result = surgery.prune(0.5, "gradual", pattern="4x4", max_seconds=1e-6, start=start)
+    found = result.masks["0.weight"]
+    assert set(found.reshape(8, 4, 2, 4).sum((1, 3)).unique().tolist()) == {0, 16}
+    assert bool(found[gone].all())

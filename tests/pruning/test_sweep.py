@@ -62,6 +62,20 @@ def test_sparsities_that_are_none(sparsities: Any) -> None:
         brainsurgeon.sweep(trained(), rings(0), sparsities, "mp")
 
 
+@pytest.mark.parametrize("method", ["auto", "gradual", "staged", "layerwise"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda inputs, targets: [{"x": inputs, "labels": targets}], r"batch must be \(inputs, targets\), got a dict"),
+        (lambda inputs, targets: (inputs.double(), targets), "float64 .*convert the data"),
+        (lambda inputs, targets: (inputs[:, :3], targets), "failed on the first batch"),
+    ],
+)
+def test_data_that_the_model_does_not_take_is_told_in_words(method: str, wrong: Any, words: str) -> None:
+    with pytest.raises(BrainsurgeonError, match=words):
+        brainsurgeon.sweep(trained(), wrong(*rings(0, 100)), [0.5], method, progress=False)
+
+
 def test_without_data_there_is_a_table_without_a_metric() -> None:
     found = brainsurgeon.sweep(trained(), None, [0.5, 0.9], "mp")
     assert [line.split() for line in found.table().splitlines()[1:]] == [["0.5", "176", "–"], ["0.9", "35", "–"]]
@@ -85,6 +99,13 @@ def test_a_sweep_under_way_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> Non
     brainsurgeon.sweep(trained(), rings(0), [0.5], "mp", callback=told.append)
     legs = [number for number, event in enumerate(told) if event.stage == "legs"]
     assert any(event.stage == "working" and not event.values["step"] for event in told[: legs[0]])
+
+
+@pytest.mark.parametrize("method", ["auto", "gradual"])
+def test_every_network_of_a_sweep_has_the_pattern(method: str) -> None:
+    settings: dict[str, Any] = {"pattern": "2:4", "max_gradients": 1000, "progress": False, "include": "2.*"}
+    found = brainsurgeon.sweep(trained(), rings(0), [0.5], method, **settings)
+    assert bool((found.results[0].masks["2.weight"].reshape(-1, 4).sum(1) == 2).all())
 
 
 @pytest.mark.parametrize("method", ["auto", "gradual", "staged"])

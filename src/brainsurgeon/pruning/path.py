@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,12 +24,15 @@ from brainsurgeon.engine.budget import share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import Clock, TimeUp
+from brainsurgeon.events.loading import load
 from brainsurgeon.network.checks import BadSampleError, check_loss, check_suspects
 from brainsurgeon.network.compared import Scored, direction, drop, interval, scored, usual_metric
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import name_matches
+from brainsurgeon.network.repeatable import repeatable
+from brainsurgeon.network.spread import taken_over
 from brainsurgeon.pruning.auto.candidates import is_cut_first
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.goal import name_of, needs_samples
@@ -40,8 +43,8 @@ from brainsurgeon.pruning.methods import Method, describe
 from brainsurgeon.pruning.outcome import Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
-from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_tokens
-from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_tokens, moved
+from brainsurgeon.samples.held_out import FEWEST, MOST_HELD_OUT, TrainingSamples
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
@@ -71,6 +74,26 @@ class Leg:
         return self.result.sparsity
 
 
+@dataclass(frozen=True)
+class _FoundRate:
+    """Stands in for the store of a run, and says that the run had found its learning rate, and no more.
+
+    A rate that the method itself has is its caller's, and ends the run where it diverges; after one that was found the
+    run begins again with a lower one.
+    """
+
+    rate: float
+    spent: float = 0.0
+
+    def load_part(self, _: int) -> dict[str, torch.Tensor]:
+        """Return the state of a run that is about to train; its search was counted elsewhere."""
+        numbers = {"rate": self.rate, "step": 0, "gradients": 0, "searched": 0}
+        return {name: torch.tensor(number, dtype=torch.float64) for name, number in numbers.items()}
+
+    def save_part(self, number: int, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Keep nothing: a leg is kept when it is whole."""
+
+
 class Path:
     """The legs of one method on one model.
 
@@ -91,7 +114,7 @@ class Path:
         validation: Any = None,
         keep: Keep | None = None,
     ):
-        seconds = getattr(method, "max_seconds", None)
+        begun, seconds = time.monotonic(), getattr(method, "max_seconds", None)  # reading and judging count as well
         if seconds is not None and world_size() > 1:
             raise BrainsurgeonError(
                 f"several networks within max_seconds={seconds:g} are for one process: {world_size()} ranks would not "
@@ -99,13 +122,13 @@ class Path:
             )
         self.surgery, self.asked, self.budget, self.seed, self.keep = surgery, method, budget, seed, keep
         self.legs: list[Leg] = []
-        self.searched = 0
+        self.searched, self._searching = 0, dict[str, float]()
         self._part, self.held_out = self._split(validation, judged)
         self.method = self._on_path(method)
         self.metric = self._metric(metric) if judged else None
         self.dense = self._scored(surgery.batch_loss.model)
         self._anchor = anchor
-        self._deadline = math.inf if seconds is None else time.monotonic() + seconds
+        self._deadline = math.inf if seconds is None else begun + seconds
 
     def go(self, sparsity: float, start: Leg | None, share: float) -> Leg:
         """Prune to a sparsity from a leg, or from the dense network, with a share of what is left of the effort."""
@@ -117,6 +140,7 @@ class Path:
                 self.keep.save(number, result)
         else:
             self.searched = result.settings["path"]["searched"]
+            self._deadline -= sum(result.seconds.values())  # they were spent before the run was killed
         leg = Leg(number, result, self._scored(result.model))
         self.legs.append(leg)
         told = {} if leg.scored is None else {name_of(self.metric): leg.scored.value}
@@ -174,23 +198,26 @@ class Path:
         """Return where the time of all legs went."""
         found: dict[str, float] = {}
         for leg in self.legs:
-            for name, seconds in leg.result.seconds.items():
-                found[name] = found.get(name, 0.0) + seconds
+            found = _added(found, leg.result.seconds)
         return found
 
     def _split(self, validation: Any, judged: bool) -> tuple[Surgery, list[Batch]]:
         """Return the surgery of the legs, on what they may see, and the samples that they are judged on."""
+        _ = self.surgery.batch_loss  # made before it is shared: a surgery copied without it would make another
         part, data = copy.copy(self.surgery), self.surgery.data
         generator = torch.Generator().manual_seed(self.seed)
         if validation is not None:
-            held_out = list(as_batches(validation, generator))
+            held_out = [moved(batch, self.surgery.device) for batch in as_batches(validation, generator)]
             self._check(held_out, validation)
             return part, held_out
         if data is None or not judged:
             return part, []
         # Other methods mean calibration samples by that name, or have none.
-        limit = self.asked.max_samples if isinstance(self.asked, Gradual | Staged | Auto) else None
+        splitting = self.asked if isinstance(self.asked, Gradual | Staged | Auto) else None
+        limit = None if splitting is None else splitting.max_samples
         samples = TrainingSamples(data, self.seed, self.surgery.device, limit, MOST_HELD_OUT)
+        if splitting is not None and samples.size < FEWEST:
+            raise _too_few(samples)
         self._check(samples.everything(), self.surgery._given)
         part.data, part._examined = samples.training(), {}
         return part, samples.held_out()
@@ -207,7 +234,9 @@ class Path:
             return method
         probe = next(iter(self.held_out), None)
         if probe is None:
-            probe = next(as_batches(self.surgery.data, torch.Generator().manual_seed(self.seed)))
+            first = next(as_batches(self.surgery.data, torch.Generator().manual_seed(self.seed)))
+            probe = moved(first, self.surgery.device)
+        check_loss(self.surgery.batch_loss, probe)  # else what the model does not take fails below without words
         return trained(method, self.surgery, probe)
 
     def _metric(self, metric: Any) -> Any:
@@ -230,15 +259,19 @@ class Path:
         return found
 
     def _prune(self, number: int, sparsity: float, start: Leg | None, share: float) -> PruningResult:
-        method = self.method
+        method, rate = self.method, None
         if isinstance(method, Gradual) and method.learning_rate is None:
-            method = dataclasses.replace(method, learning_rate=self._rate(method, start))
-        begin = None if start is None else Start(start.result.model, start.result.masks, number)
+            rate = self._rate(method, start)
+        begin = None
+        if start is not None and self.trains:  # any other method begins at the dense network
+            begin = Start(start.result.model, start.result.masks, number)
         method = self._shared(method, share)
-        found = self._part.prune(sparsity, method, budget=self.budget, seed=self.seed, start=begin)
+        store = None if rate is None else _FoundRate(rate)
+        found = self._part.prune(sparsity, method, budget=self.budget, seed=self.seed, store=store, start=begin)
         record = {"leg": number, "from": 0.0 if start is None else start.sparsity, "searched": self.searched}
         settings = found.settings | {"method": describe(self.asked), "path": record}
-        return dataclasses.replace(found, method=self.asked.name, settings=settings)
+        seconds = _added(found.seconds, self._searching if number == 1 else {})
+        return dataclasses.replace(found, method=self.asked.name, settings=settings, seconds=seconds)
 
     def _shared(self, method: Method, share: float) -> Method:
         """Return the method with a share of the gradients and seconds that are left."""
@@ -259,22 +292,28 @@ class Path:
             return start.result.settings.get("learning_rate")  # none where time was up before it was found
         if self.legs:
             return None
-        rate, self.searched = self._find_rate(method)
+        rate, self.searched, self._searching = self._find_rate(method)
         return rate
 
-    def _find_rate(self, method: Gradual) -> tuple[float | None, int]:
-        """Return the learning rate that is best at the anchor, from the dense network, and what finding it took."""
+    def _find_rate(self, method: Gradual) -> tuple[float | None, int, dict[str, float]]:
+        """Return the learning rate that is best at the anchor, from the dense network, and what finding it took.
+
+        That is sample gradients, and seconds by step.
+        """
         shares = share_out(self.budget, self._anchor, self._part.weights.parts, name_matches)
         left = self._deadline - time.monotonic()
-        clock = Clock(self._part.device, self.surgery._callback, None if left == math.inf else 0.25 * left)
-        task = Task(self._part.original, shares, self.seed, clock.notify, clock)
-        with own_mode(), clock.running():
+        clock = Clock(self._part.device, self.surgery._callback, None if left == math.inf else left)
+        model = self._part.original
+        task = Task(model, shares, self.seed, clock.notify, clock)
+        with own_mode(), clock.running(), taken_over(model), repeatable(self._part.device):
             run = None
             try:
-                run = GradualRun(method, self._part, task)
-                return run.find_rate(), run.gradients
+                load()
+                with clock.within(0.25 * clock.left):
+                    run = GradualRun(method, self._part, task)
+                    return run.find_rate(), run.gradients, clock.seconds
             except TimeUp:  # then every leg takes what is usual
-                return None, 0 if run is None else run.gradients
+                return None, 0 if run is None else run.gradients, clock.seconds
 
 
 def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
@@ -282,13 +321,26 @@ def trained(method: Auto, surgery: Surgery, probe: Batch) -> Method:
     if not method.gradients:
         return method
     limits: dict[str, Any] = {"max_gradients": method.gradients, "max_seconds": method.max_seconds}
-    limits["max_samples"] = method.max_samples
+    limits |= {"max_samples": method.max_samples, "pattern": method.pattern}
     if output_loss(surgery.loss, surgery.batch_loss.model, probe) is None:
         return Staged(name=method.name, **limits)
     texts = is_tokens(probe)
     cut = is_cut_first(surgery.weights.size, method.gradients // usual_batch(texts), texts)
     first_cut = Layerwise() if cut and linear_maps(surgery.original, surgery.weights.names) else None
     return Gradual(method.name, first_cut=first_cut, repair=method.repair, augment=method.augment, **limits)
+
+
+def _too_few(samples: TrainingSamples) -> BrainsurgeonError:
+    return BrainsurgeonError(
+        f"too little data to compare networks: {samples.size + samples.held} samples are there, and at least "
+        f"{FEWEST + 1} are needed: one to compare them on, and {FEWEST} for the method, which holds some out as well. "
+        "Give more (max_samples bounds them, too), or a validation set beside them"
+    )
+
+
+def _added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """Return the seconds of both, step by step."""
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in dict.fromkeys([*one, *other])}
 
 
 def shares_of(sparsities: Sequence[float]) -> list[float]:

@@ -39,6 +39,14 @@ FINE = 1e-4
 Masks = Mapping[str, Tensor]
 
 
+class _LateError(Exception):
+    """The time is up, and there is a network that reaches the goal: the search ends where it stands."""
+
+    def __init__(self, bracket: Bracket):
+        super().__init__("the time is up")
+        self.bracket = bracket
+
+
 @own_mode()
 def reach(
     surgery: Surgery,
@@ -76,8 +84,9 @@ def _reached(
         keep=keep,
     )
     _check_dense(path, goal)
-    best, bracket = _keeping(path, goal) if size is None else _fitting(path, goal, size)
-    return _told(path, goal, best, bracket, size)
+    best, bracket, late = _keeping(path, goal) if size is None else _fitting(path, goal, size)
+    result = _told(path, goal, best, bracket, size)
+    return dataclasses.replace(result, notes=(*result.notes, _late_note(path, bracket))) if late else result
 
 
 def _check_dense(path: Path, goal: Goal) -> None:
@@ -88,8 +97,11 @@ def _check_dense(path: Path, goal: Goal) -> None:
         )
 
 
-def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket]:
-    """Go up until the metric is lost, then between: every try goes on from the last network that kept it."""
+def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket, bool]:
+    """Go up until the metric is lost, then between: every try goes on from the last network that kept it.
+
+    Say, too, whether the time was up before the end.
+    """
     assert path.dense is not None
     dense, best = path.dense.value, cast(Leg | None, None)
     allowed = goal.allowed(path.metric, dense)
@@ -100,14 +112,20 @@ def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket]:
 
     def holds(sparsity: float, bracket: Bracket) -> bool:
         nonlocal best
+        if best is not None and path.is_late:
+            raise _LateError(bracket)
         share = max(1 / (1 + bracket.tries_left()), FROM_DENSE if best is None else 0.0)
         leg = path.go(sparsity, best, share)
-        if path.trains and not kept(leg) and path.loss_at_least(leg) <= allowed:
+        if path.trains and not path.is_late and not kept(leg) and path.loss_at_least(leg) <= allowed:
             leg = path.go(sparsity, leg, share)  # it misses by less than can be told, and may only be short of training
         best = leg if kept(leg) else best
         return kept(leg)
 
-    bracket = search(holds, goal.most, goal.resolution)
+    late = False
+    try:
+        bracket = search(holds, goal.most, goal.resolution)
+    except _LateError as error:
+        bracket, late = error.bracket, True
     if best is None:
         last = path.legs[-1]
         raise BrainsurgeonError(
@@ -115,13 +133,16 @@ def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket]:
             f"(drop {path.lost(last):.2%} on {path.samples} held-out samples): allow more, give the method more "
             "effort (max_gradients), or take one that does not train, such as layerwise: little training does harm"
         )
-    return best, bracket
+    return best, bracket, late
 
 
-def _fitting(path: Path, goal: Goal, size: _Size) -> tuple[Leg, Bracket]:
-    """Go to the sparsity that is foreseen to fit, and correct it by what the network really takes."""
+def _fitting(path: Path, goal: Goal, size: _Size) -> tuple[Leg, Bracket, bool]:
+    """Go to the sparsity that is foreseen to fit, and correct it by what the network really takes.
+
+    Say, too, whether the time was up before the end.
+    """
     bracket, best, start = Bracket(goal.most, goal.resolution), None, None
-    sparsity, taken = size.foreseen(1.0), 0
+    sparsity, taken, late = size.foreseen(1.0), 0, False
     for number in range(SIZED_TRIES):
         leg = path.go(sparsity, start, size.share if number == 0 else LATER)
         taken = size.of(leg.result.masks, leg.result)
@@ -132,7 +153,8 @@ def _fitting(path: Path, goal: Goal, size: _Size) -> tuple[Leg, Bracket]:
             break
         ahead = size.foreseen(taken / size.predicted(sparsity))
         later = ahead if bracket.low < ahead < (bracket.high or goal.most) else bracket.next()
-        if later is None:
+        late = later is not None and best is not None and path.is_late
+        if later is None or late:
             break
         sparsity = later
     if best is None:
@@ -140,7 +162,7 @@ def _fitting(path: Path, goal: Goal, size: _Size) -> tuple[Leg, Bracket]:
             f"the network at a sparsity of {path.legs[-1].sparsity:g} takes {taken:,} {size.unit}, and "
             f"{size.target:,} are asked for: what is not pruned takes its part; ask for more, or prune more layers"
         )
-    return best, bracket
+    return best, bracket, late
 
 
 class _Size:
@@ -276,6 +298,11 @@ def _found_between(path: Path, goal: Goal, best: Leg, missed: float | None) -> s
         return f"the goal is met even at {best.sparsity:g}, the highest sparsity that was tried (most={goal.most:g})"
     lost = [leg for leg in path.legs if leg.sparsity == missed][-1]
     return f"{best.sparsity:g} is the highest sparsity that kept it; at {missed:g} the drop was {path.lost(lost):.2%}"
+
+
+def _late_note(path: Path, bracket: Bracket) -> str:
+    where = f"above {bracket.low:g}" if bracket.high is None else f"between {bracket.low:g} and {bracket.high:g}"
+    return f"time was up after {len(path.legs)} tries: nothing more was tried {where}, where a better one may lie"
 
 
 def _kind(goal: Goal) -> str:

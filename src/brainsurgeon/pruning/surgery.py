@@ -242,11 +242,25 @@ class Surgery:
         except BadSampleError as error:
             raise error.located(self._given) from error
         except TimeUp:
-            budget = budget_in(getattr(method, "pattern", Pattern()), self, task.shares)
-            pruned = budget.lowest(self.values.abs())
-            values = self.weights.unflatten(self.values.masked_fill(pruned, 0.0))
-            note = "time was up before the method had found anything: the smallest weights were removed"
-            return Outcome(self.weights.unflatten(pruned), values, seconds=task.clock.seconds, notes=(note,))
+            return self._by_magnitude(method, task)
+
+    def _by_magnitude(self, method: Method, task: Task) -> Outcome:
+        """Remove the smallest weights of the dense network, or of the one to go on from, whose gone ones stay gone."""
+        values, note = self.values, "the smallest weights were removed"
+        scores = values.abs()
+        if task.start is not None:
+            task.model.load_state_dict(task.start.model.state_dict())  # what is not pruned belongs to its weights
+            values = self.weights.flatten(task.start.model).to(values)
+            gone = torch.cat([task.start.masks[name].reshape(-1) for name in self.weights.names]).to(values.device)
+            scores = values.abs().masked_fill(gone, -1.0)
+            note = f"{note} from the network before"
+        pruned = budget_in(getattr(method, "pattern", Pattern()), self, task.shares).lowest(scores)
+        return Outcome(
+            self.weights.unflatten(pruned),
+            self.weights.unflatten(values.masked_fill(pruned, 0.0)),
+            seconds=task.clock.seconds,
+            notes=(f"time was up before the method had found anything: {note}",),
+        )
 
     def _record(self, method: Method, budget: Any, seed: int) -> dict[str, Any]:
         """Return what was used: the method with all its settings, and what all methods have in common."""
