@@ -234,3 +234,23 @@ def test_the_search_for_a_size_is_not_silent(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert told.index("legs") > 5
     assert set(told[:5]) == {"working"}
+
+
+def test_a_drop_of_what_is_nothing_is_refused_and_a_threshold_taken() -> None:
+    x, _ = rings(1)
+    with pytest.raises(BrainsurgeonError, match="that is 0: give a threshold"):
+        brainsurgeon.prune(trained(), x, method="layerwise", loss="match", goal=Goal(drop=0.05), progress=False)
+    goal = Goal(threshold=0.5)
+    result = brainsurgeon.prune(trained(), x, method="layerwise", loss="match", goal=goal, progress=False)
+    assert result.settings["goal"]["met"]
+    assert not any("inf" in note for note in result.notes)
+    assert "inf" not in brainsurgeon.sweep(trained(), x, [0.5], "layerwise", "match", progress=False).table()
+
+
+def test_multiply_adds_are_the_networks_own_where_it_is_compared_with_the_dense_one() -> None:
+    x, y = rings(1)
+    goal = Goal(target_macs=0.75)
+    compared = brainsurgeon.prune(trained(), x, method="mp", loss="match", goal=goal, progress=False)
+    plain = brainsurgeon.prune(trained(), (x, y), method="mp", goal=goal, progress=False)
+    assert compared.sparsity == plain.sparsity
+    assert compared.settings["goal"]["dense_takes"] == plain.settings["goal"]["dense_takes"]

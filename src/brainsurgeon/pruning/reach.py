@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -16,6 +18,8 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import Clock, pulse
 from brainsurgeon.files.compressed import compress
 from brainsurgeon.network.checks import in_words
+from brainsurgeon.network.compared import direction
+from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import name_matches, plain_names
 from brainsurgeon.pruning.bracket import FIRST, Bracket, search
@@ -90,6 +94,10 @@ def _reached(
 
 
 def _check_dense(path: Path, goal: Goal) -> None:
+    if goal.drop is not None and path.dense is not None and not path.dense.value and direction(path.metric)[1] is None:
+        raise BrainsurgeonError(
+            f"a drop is a share of the dense network's {name_of(path.metric)}, and that is 0: give a threshold"
+        )
     if path.dense is not None and goal.judged and not goal.kept(path.metric, path.dense.value, path.dense.value):
         raise BrainsurgeonError(
             f"even the dense network misses the goal, {goal.words(name_of(path.metric))}: it has "
@@ -231,9 +239,11 @@ class _Size:
             raise BrainsurgeonError("multiply-adds are counted on a sample: give data")
         stream = SampleStream(surgery.data, torch.Generator().manual_seed(seed), surgery.device, keep=0)
         sample = next(iter(stream.take(1)))
-        loss = surgery.batch_loss
+        loss, match = surgery.batch_loss, surgery.loss
+        # What the distance from the dense outputs is asked of them is not the network's own work.
+        once = partial(match.outputs, loss.model, sample) if isinstance(match, Match) else partial(loss, sample)
         with in_words(loss.model, sample, "the first sample"):
-            return multiply_adds_by_weight(loss.model, lambda: loss(sample), surgery.weights.names)
+            return multiply_adds_by_weight(loss.model, once, surgery.weights.names)
 
 
 def _told(path: Path, goal: Goal, best: Leg, bracket: Bracket, size: _Size | None) -> PruningResult:
@@ -278,10 +288,8 @@ def _notes(path: Path, goal: Goal, best: Leg, record: Mapping[str, Any]) -> list
         asked = f"goal: {goal.words(name)}; " if goal.judged else ""
         where = f" on {path.samples:,} {_kind(goal)} samples" if record["held_out_samples"] else ""
         sure = "" if record["interval"] is None else ", 95% interval {:.2%} to {:.2%}".format(*record["interval"])
-        notes.append(
-            f"{asked}{name} {record['value']:.4g}, dense {record['dense']:.4g}{where}: a drop of "
-            f"{record['drop']:.2%}{sure}"
-        )
+        lost = f": a drop of {record['drop']:.2%}{sure}" if math.isfinite(record["drop"]) else ""
+        notes.append(f"{asked}{name} {record['value']:.4g}, dense {record['dense']:.4g}{where}{lost}")
     if goal.sized and goal.judged and not record["met"]:
         notes.append(f"the network fits, but {name} is not kept: one that fits and keeps it was not found")
     if not goal.sized:
@@ -297,7 +305,10 @@ def _found_between(path: Path, goal: Goal, best: Leg, missed: float | None) -> s
     if missed is None:
         return f"the goal is met even at {best.sparsity:g}, the highest sparsity that was tried (most={goal.most:g})"
     lost = [leg for leg in path.legs if leg.sparsity == missed][-1]
-    return f"{best.sparsity:g} is the highest sparsity that kept it; at {missed:g} the drop was {path.lost(lost):.2%}"
+    drop = path.lost(lost)
+    assert lost.scored is not None
+    told = f"the drop was {drop:.2%}" if math.isfinite(drop) else f"it was {lost.scored.value:.4g}"
+    return f"{best.sparsity:g} is the highest sparsity that kept it; at {missed:g} {told}"
 
 
 def _late_note(path: Path, bracket: Bracket) -> str:

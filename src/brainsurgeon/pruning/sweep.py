@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -44,7 +45,7 @@ class Sweep:
             path = result.settings["path"]
             value = path.get("value", result.loss_after)
             sure = "" if not path.get("interval") else " ({:.2%} to {:.2%})".format(*path["interval"])
-            drop = "" if "drop" not in path else f"{path['drop']:.2%}{sure}"
+            drop = f"{path['drop']:.2%}{sure}" if math.isfinite(path.get("drop", math.inf)) else ""
             shown = "–" if value is None else f"{value:.4g}"
             lines.append(f"{result.sparsity:>8g}  {result.size - result.pruned:>12,}  {shown:>11}  {drop}".rstrip())
         return "\n".join(lines)
