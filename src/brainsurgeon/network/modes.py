@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -13,8 +14,12 @@ from torch import nn
 
 @contextmanager
 def own_mode() -> Iterator[None]:
-    """Work with gradients, even where the caller is under `inference_mode` or `no_grad`, where they would be zero."""
-    with torch.inference_mode(False), torch.enable_grad():
+    """Work with gradients and plain attention, whatever the caller has set; every public function enters here first.
+
+    Under the caller's `inference_mode` or `no_grad` gradients would be zero. And fused attention turns padded sequences
+    into nested tensors, which neither hooks nor gradients can follow.
+    """
+    with torch.inference_mode(False), torch.enable_grad(), plain_attention():
         yield
 
 
@@ -55,15 +60,37 @@ def frozen(model: nn.Module) -> Iterator[None]:
                 parameter.requires_grad_(wanted)
 
 
+class _FusedAttention:
+    """PyTorch's switch, one for all threads: off while anyone works, and the last one to end gives it back."""
+
+    def __init__(self) -> None:
+        self.lock, self.working, self.wanted = Lock(), 0, True
+
+    def off(self) -> None:
+        with self.lock:
+            if not self.working:
+                self.wanted = torch.backends.mha.get_fastpath_enabled()
+            self.working += 1
+            torch.backends.mha.set_fastpath_enabled(False)
+
+    def back(self) -> None:
+        with self.lock:
+            self.working -= 1
+            if not self.working:
+                torch.backends.mha.set_fastpath_enabled(self.wanted)
+
+
+_fused_attention = _FusedAttention()
+
+
 @contextmanager
 def plain_attention() -> Iterator[None]:
     """Keep `nn.TransformerEncoderLayer` from its fused kernel, which takes no sparse weights and counts as nothing."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
+    _fused_attention.off()
     try:
         yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+        _fused_attention.back()
 
 
 @contextmanager
