@@ -37,6 +37,19 @@ def test_gradients_are_taken_whatever_mode_the_caller_is_in(mode: type) -> None:
         assert not torch.is_grad_enabled()
 
 
+def test_the_callers_autocast_is_off_for_a_while_and_a_models_own_is_not() -> None:
+    x = torch.ones(2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        with own_mode():
+            assert (x @ x).dtype == torch.float32
+            with torch.autocast("cpu", torch.float16):
+                assert (x @ x).dtype == torch.float16
+            assert (x @ x).dtype == torch.float32
+        assert (x @ x).dtype == torch.bfloat16
+    with own_mode():
+        assert (x @ x).dtype == torch.float32
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_fused_attention_is_off_while_anyone_works_and_then_as_the_caller_had_it(wanted: bool) -> None:
     fused = torch.backends.mha.get_fastpath_enabled

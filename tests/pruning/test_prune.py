@@ -318,3 +318,12 @@ def test_padded_texts_go_through_pytorchs_own_transformer(method: str, loss: str
     result = prune(structures.seeded(structures.Padded).float(), data, 0.5, method, loss, **quick(method))
     assert_exact(result, 0.5)
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize("method", ["layerwise", "gradual", "cbs"])
+def test_the_callers_autocast_changes_nothing(method: str) -> None:
+    plain = run(CASES["linear"], method)
+    with torch.autocast("cpu", torch.bfloat16):
+        other = run(CASES["linear"], method)
+    assert same(other.model, plain.model.state_dict())
+    assert other.loss_after == plain.loss_after

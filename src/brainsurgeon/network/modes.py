@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any
 
 import torch
 from torch import nn
 
+AUTOCAST = ("cpu", "cuda", "mps", "xpu")
+"""The devices on which a caller may have autocast on."""
+
 
 @contextmanager
 def own_mode() -> Iterator[None]:
-    """Work with gradients and plain attention, whatever the caller has set; every public function enters here first.
+    """Work with gradients, plain attention and no autocast, whatever the caller has set; all of our work is in here.
 
-    Under the caller's `inference_mode` or `no_grad` gradients would be zero. And fused attention turns padded sequences
-    into nested tensors, which neither hooks nor gradients can follow.
+    Under the caller's `inference_mode` or `no_grad` gradients would be zero. Fused attention turns padded sequences
+    into nested tensors, which neither hooks nor gradients can follow. And autocast would round our own algebra; so
+    models run in the type of their parameters. A model that enters autocast in its own `forward` does so still.
     """
-    with torch.inference_mode(False), torch.enable_grad(), plain_attention():
+    with torch.inference_mode(False), torch.enable_grad(), plain_attention(), without_autocast():
         yield
 
 
@@ -58,6 +62,15 @@ def frozen(model: nn.Module) -> Iterator[None]:
         for parameter, wanted in asked.items():
             with torch.inference_mode(parameter.is_inference()):  # elsewhere one made there cannot be told
                 parameter.requires_grad_(wanted)
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Let every operation work in the type of its inputs, on whichever devices the caller has autocast on."""
+    with ExitStack() as stack:
+        for kind in filter(torch.is_autocast_enabled, AUTOCAST):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 class _FusedAttention:
