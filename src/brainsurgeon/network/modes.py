@@ -109,15 +109,20 @@ def plain_attention() -> Iterator[None]:
 @contextmanager
 def without_cache(model: nn.Module) -> Iterator[None]:
     """Let a language model keep no keys and values from call to call for a while: one call would change the next."""
-    found: list[Any] = [getattr(module, "config", None) for module in model.modules()]
-    configs = {id(config): config for config in found if getattr(config, "use_cache", None) is True}
+    configs = _caching(model)
     try:
-        for config in configs.values():
+        for config in configs:
             config.use_cache = False
         yield
     finally:
-        for config in configs.values():
+        for config in configs:
             config.use_cache = True
+
+
+def _caching(model: nn.Module) -> list[Any]:
+    """Return the settings of a language model, and of its parts, that ask for a cache."""
+    found: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    return list({id(config): config for config in found if getattr(config, "use_cache", None) is True}.values())
 
 
 @contextmanager
@@ -139,8 +144,10 @@ def unread_masks() -> Iterator[None]:
 
 
 def for_examination(model: nn.Module, device: torch.device) -> nn.Module:
-    """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients."""
+    """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients, without a cache."""
     model = model.to(device).eval().requires_grad_(False)
+    for config in _caching(model):
+        config.use_cache = False
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False
