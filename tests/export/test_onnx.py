@@ -56,3 +56,10 @@ def test_a_model_that_cannot_be_traced_is_named_as_such(tmp_path: Path) -> None:
     case = CASES["branching"]
     with pytest.raises(BrainsurgeonError, match="PyTorch cannot export Branching to ONNX"):
         to_onnx(case.model(), case.data()[0], tmp_path / "model.onnx")
+
+
+def test_numbers_that_onnxruntime_does_not_have_are_named_and_no_unchecked_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    with pytest.raises(BrainsurgeonError, match=r"Linear, whose parameters are bfloat16: .*export model\.float\(\)"):
+        to_onnx(nn.Linear(6, 3).bfloat16(), torch.randn(4, 6).bfloat16(), path)
+    assert not path.exists()

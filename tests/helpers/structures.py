@@ -156,6 +156,19 @@ class Encoder(nn.Module):
         return self.head(self.layer(x).mean(1))
 
 
+class Padded(nn.Module):
+    """PyTorch's own transformer on texts of unequal length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(30, 16, padding_idx=0)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.encoder(self.embedding(tokens), src_key_padding_mask=tokens == 0)[:, 0])
+
+
 class Recurrent(nn.Module):
     """A recurrent layer between linear ones."""
 
@@ -196,3 +209,11 @@ def sequences(count: int = 60, width: int = 6, classes: int = 3) -> tuple[Tensor
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(count, 5, width, generator=generator, dtype=torch.float64)
     return inputs, torch.randint(classes, (count,), generator=generator)
+
+
+def texts(count: int = 60, classes: int = 3) -> tuple[Tensor, Tensor]:
+    """Random texts, half of them padded, and labels."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(1, 30, (count, 8), generator=generator)
+    tokens[: count // 2, 5:] = 0
+    return tokens, torch.randint(classes, (count,), generator=generator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import structures
 import torch
 from cases import every_device
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ import brainsurgeon
 from brainsurgeon.network import places
 from brainsurgeon.network.along_chain import AlongChain, along_chain
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.modes import own_mode
 from brainsurgeon.pruning.memory import memory_needs
 from brainsurgeon.pruning.methods import make_method
 
@@ -96,3 +98,32 @@ def test_the_tail_is_that_of_a_whole_sequence_also_where_pieces_go_through_it(mo
     assert cut.piece == pytest.approx(cut.tail / 4, rel=0.01)
     assert cut.tail == pytest.approx(whole.tail, rel=0.1)  # neighbouring pieces share a place
     assert whole.tail >= 40 * 50 * 4
+
+
+class Entry(nn.Module):
+    """Takes tokens, and is one block: both of its layers are given the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.left, self.right = nn.Embedding(30, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        return self.left(x) + self.right(x)
+
+
+def test_a_first_block_that_is_given_tokens_keeps_no_gradient_of_them() -> None:
+    model = nn.Sequential(Entry(), Block(6, 6), nn.Flatten(), nn.Linear(5 * 6, 3))
+    found = measured(model, torch.randint(30, (2, 5)))
+    assert (found.hidden, found.failed) == (5 * 8, "")
+    assert found.block == 5 * 6 * 4, "what the sigmoid of the second block gave"
+
+
+def test_a_text_model_is_measured_along_the_chain_of_its_runs() -> None:
+    """An embedding is no linear map, and no block of the chain: what it is given is not what goes along the chain."""
+    texts = structures.texts()
+    result = brainsurgeon.prune(structures.seeded(structures.Padded).float(), texts, 0.5, "layerwise", progress=False)
+    assert not any("could not be measured" in note for note in result.notes)
+    with own_mode():
+        found = measured(structures.seeded(structures.Padded).float(), texts[0][:2])
+    assert (found.blocks, found.hidden) == (2, 8 * 16 * 4)

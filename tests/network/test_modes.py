@@ -37,6 +37,41 @@ def test_gradients_are_taken_whatever_mode_the_caller_is_in(mode: type) -> None:
         assert not torch.is_grad_enabled()
 
 
+def test_the_callers_autocast_is_off_for_a_while_and_a_models_own_is_not() -> None:
+    x = torch.ones(2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        with own_mode():
+            assert (x @ x).dtype == torch.float32
+            with torch.autocast("cpu", torch.float16):
+                assert (x @ x).dtype == torch.float16
+            assert (x @ x).dtype == torch.float32
+        assert (x @ x).dtype == torch.bfloat16
+    with own_mode():
+        assert (x @ x).dtype == torch.float32
+
+
+def test_training_alone_keeps_the_callers_autocast() -> None:
+    x = torch.ones(2, 2)
+    with torch.autocast("cpu", torch.bfloat16), own_mode(autocast=True):
+        assert (x @ x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_fused_attention_is_off_while_anyone_works_and_then_as_the_caller_had_it(wanted: bool) -> None:
+    fused = torch.backends.mha.get_fastpath_enabled
+    torch.backends.mha.set_fastpath_enabled(wanted)
+    try:
+        first, second = own_mode(), plain_attention()  # as in two threads, of which the one that began first ends first
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert not fused()
+        second.__exit__(None, None, None)
+        assert fused() == wanted
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
 def test_what_was_changed_comes_back_after_an_error() -> None:
     """Sparse embeddings, fused attention, the cache of a language model, and the mode of every module."""
     model = nn.Sequential(nn.Embedding(4, 3, sparse=True), nn.Embedding(4, 3), nn.Dropout())

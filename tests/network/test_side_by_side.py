@@ -128,3 +128,23 @@ def test_a_run_that_is_given_up_leaves_the_networks_as_they_were(after: int) -> 
 def test_without_a_linear_map_there_is_nothing_to_give() -> None:
     live, dense, batches = pair(*CASES["residual"])
     assert list(side_by_side(live, dense, PrunableWeights(()), batches)) == []
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_language_models_keys_of_one_pass_are_not_in_the_next(cached: bool) -> None:
+    pytest.importorskip("transformers")
+    from language_folders import small_model
+
+    model = small_model()
+    model.config.use_cache = cached
+    tokens = seeded(lambda: torch.randint(40, (6, 10)), 0)
+    mask = torch.ones_like(tokens)
+    mask[::2, :4] = 0
+    batches = [{"input_ids": tokens, "labels": tokens, "attention_mask": mask}]
+    live, dense = (BatchLoss(copy.deepcopy(model), "model") for _ in range(2))
+    plain = BatchLoss(copy.deepcopy(model), "model")
+    plain.model.config.use_cache = False
+    for layer, moments in side_by_side(live, dense, find_weights(live.model), batches):
+        expected = collect_cross_moments(plain, plain, layer, batches)
+        torch.testing.assert_close(moments.matrix, expected.matrix)
+    assert [loss.model.config.use_cache for loss in (live, dense)] == [cached] * 2

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structures
 import torch
 from cases import CASES, Case, Tied, dict_loss, every_case, every_device
 from torch import Tensor, nn
@@ -304,3 +305,25 @@ def test_a_budget_for_every_layer_is_met_by_every_method(method: str) -> None:
     assert [layer.pruned for layer in result.layers] == [0, 32, 24]
     assert result.sparsity == 56 / 136
     assert "the budget comes to 56 of 136 weights (0.4118)" in result.notes
+
+
+@pytest.mark.parametrize(
+    ("method", "loss"),
+    [*((method, "cross_entropy") for method in ("wanda", "layerwise", "staged", "auto")), ("layerwise", "match")],
+)
+def test_padded_texts_go_through_pytorchs_own_transformer(method: str, loss: str) -> None:
+    """In evaluation mode it would take a fused path of nested tensors, which no hook and no gradient can follow."""
+    tokens, labels = structures.texts()
+    data = tokens if loss == "match" else (tokens, labels)
+    result = prune(structures.seeded(structures.Padded).float(), data, 0.5, method, loss, **quick(method))
+    assert_exact(result, 0.5)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize("method", ["layerwise", "gradual", "cbs"])
+def test_the_callers_autocast_changes_nothing(method: str) -> None:
+    plain = run(CASES["linear"], method)
+    with torch.autocast("cpu", torch.bfloat16):
+        other = run(CASES["linear"], method)
+    assert same(other.model, plain.model.state_dict())
+    assert other.loss_after == plain.loss_after

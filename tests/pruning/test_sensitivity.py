@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import small
+import structures
 import torch
 from surveys import SOME
 from torch import Tensor, nn
@@ -115,3 +116,9 @@ def test_a_bad_sample_is_named_and_long_work_is_not_silent(monkeypatch: pytest.M
     inputs[7] = torch.nan
     with pytest.raises(BrainsurgeonError, match="index 7 of the data"):
         sensitivity(small.network(), (inputs, targets))
+
+
+def test_padded_texts_go_through_pytorchs_own_transformer() -> None:
+    found = sensitivity(structures.seeded(structures.Padded).float(), structures.texts(), sparsities=(0.5,))
+    assert all(layer.measured is not None for layer in found.layers)
+    assert torch.backends.mha.get_fastpath_enabled()

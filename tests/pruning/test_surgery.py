@@ -355,3 +355,23 @@ def test_a_run_without_time_keeps_the_pattern_of_the_network_it_was_given() -> N
     found = result.masks["0.weight"]
     assert set(found.reshape(8, 4, 2, 4).sum((1, 3)).unique().tolist()) == {0, 16}
     assert bool(found[gone].all())
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("method", ["staged", "auto"])
+def test_a_language_model_with_a_cache_is_pruned_as_one_without(method: str, padded: bool) -> None:
+    pytest.importorskip("transformers")
+    from language_folders import small_model
+
+    tokens = torch.randint(40, (24, 10), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(tokens)
+    mask[::2, :4] = 0
+    data = {"input_ids": tokens, "labels": tokens} | ({"attention_mask": mask} if padded else {})
+    models = []
+    for cached in (True, False):
+        model = small_model()
+        model.config.use_cache = cached
+        result = Surgery(model, data, "model", progress=False).prune(0.5, method, max_gradients=200)
+        assert model.config.use_cache == result.model.config.use_cache == cached
+        models.append(result.model.state_dict())
+    assert all(torch.equal(models[0][name], value) for name, value in models[1].items())

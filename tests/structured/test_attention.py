@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
+import structures
 import torch
 from torch import nn
 
@@ -77,3 +79,16 @@ def test_all_of_a_model_are_opened_but_those_with_keys_of_their_own() -> None:
     assert "a key and a value of its own" in left["own"]
     close_attention(model, original)
     assert type(model["plain"]) is nn.MultiheadAttention
+
+
+def test_nested_tensors_are_left_alone_as_long_as_a_layer_is_not_pytorchs_own() -> None:
+    original = structures.Padded().eval()
+    model = copy.deepcopy(original)
+    open_attention(model)
+    assert not model.encoder.use_nested_tensor
+    close_attention(model, original)
+    assert model.encoder.use_nested_tensor
+    open_attention(model)
+    model.encoder.layers[1].self_attn.query = nn.Linear(16, 8)  # as if two of its four heads were gone
+    close_attention(model, original)
+    assert not model.encoder.use_nested_tensor

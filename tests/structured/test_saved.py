@@ -12,6 +12,7 @@ import torch
 import brainsurgeon
 from brainsurgeon.files.folder import DENSE
 from brainsurgeon.files.sealed import FileError, read_sealed, write_sealed
+from brainsurgeon.structured.attention import Attention
 from brainsurgeon.structured.saved import KIND
 
 QUICK = {"progress": False, "seconds": 0}
@@ -41,6 +42,19 @@ def test_attention_of_pytorch_comes_back_with_fewer_heads_or_all(tmp_path: Path)
         with torch.no_grad():
             found, wanted = (one(s.sequences(width=8)[0]) for one in (again, small.model))
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_pytorchs_own_transformer_is_called_with_padded_texts_once_shrunk_and_once_loaded(tmp_path: Path) -> None:
+    """In evaluation mode without gradients it asks its first layer for the weights of PyTorch's own attention."""
+    data = s.texts()
+    result = brainsurgeon.shrink(s.seeded(s.Padded).float(), data, macs=0.7, **QUICK)
+    assert isinstance(result.model.encoder.layers[0].self_attn, Attention)
+    result.save(tmp_path / "small")
+    again = brainsurgeon.load_shrunk(tmp_path / "small", s.Padded().eval())
+    with torch.no_grad():
+        found = result.model(data[0])
+        assert torch.equal(again(data[0]), found)
+    torch.testing.assert_close(result.model(data[0]), found)
 
 
 def test_another_network_is_refused(result: brainsurgeon.ShrinkResult, tmp_path: Path) -> None:

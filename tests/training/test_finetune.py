@@ -156,3 +156,17 @@ def test_a_long_epoch_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     finetune(pruned(case).model, case.data(), epochs=1, batch_size=2, callback=lambda event: told.append(event.stage))
     assert told.count("working") > 2  # one a batch
     assert "fine-tune" in told
+
+
+def test_the_callers_autocast_reaches_the_training() -> None:
+    model, data = load_demo()
+    seen: set[torch.dtype] = set()
+    inputs, targets = data.train()
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        seen.add(output.dtype)
+        return nn.functional.cross_entropy(output.float(), target)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        finetune(model, (inputs[:200], targets[:200]), loss, masks={}, epochs=1)
+    assert seen == {torch.bfloat16}

@@ -118,15 +118,30 @@ def _cause(error: BaseException) -> str:
 def _compare(model: nn.Module, inputs: Any, path: Path) -> float:
     """Return the largest difference between the outputs, as a share of the largest output."""
     expected = [t for t in _pytree.tree_leaves(_values(model(*inputs[0], **inputs[1]))) if isinstance(t, Tensor)]
-    opened = session(path)
-    found = opened.run(None, feed(opened, inputs))
     worst = 0.0
-    for one, other in zip(expected, found, strict=True):
+    for one, other in zip(expected, _outputs(model, inputs, path), strict=True):
         other = torch.from_numpy(other)
         if one.shape != other.shape:
             raise BrainsurgeonError(f"{path} gives outputs of shape {tuple(other.shape)}, the model {tuple(one.shape)}")
         worst = max(worst, _difference(one.detach().cpu().double(), other.double()))
     return worst
+
+
+def _outputs(model: nn.Module, inputs: Any, path: Path) -> Any:
+    """Return what onnxruntime gives; a file that it cannot run is removed, as nobody could check it."""
+    try:
+        opened = session(path)
+        return opened.run(None, feed(opened, inputs))
+    except BrainsurgeonError:
+        raise
+    except Exception as error:  # onnxruntime and NumPy raise many kinds, for types of numbers that they do not have
+        path.unlink(missing_ok=True)
+        kinds = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()} - {"float32"}
+        held = f", whose parameters are {', '.join(sorted(kinds))}" if kinds else ""
+        advice = "export model.float(), with an example of the same type" if kinds else "report the model"
+        raise BrainsurgeonError(
+            f"onnxruntime cannot run {type(model).__name__}{held}: {_cause(error)}. No file was kept; {advice}"
+        ) from error
 
 
 def _difference(one: Tensor, other: Tensor) -> float:

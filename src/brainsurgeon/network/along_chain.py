@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.network.held import passing
+from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.modes import modes_kept, without_cache
 from brainsurgeon.network.partition import find_chain
@@ -52,7 +53,8 @@ def along_chain(
         with passing(model, device):
             places = places_at_once(loss, model, batch)
             probe = batch if places is None else map_tensors(lambda tensor: tensor[:, :PROBED], batch)
-            chain = find_chain(model, lambda: batch_loss(probe), layers)
+            maps = [layer.name for layer in linear_maps(model, layers)]  # no other layer is in a run's chain
+            chain = find_chain(model, lambda: batch_loss(probe), maps)
         if not chain.names:
             return AlongChain()
         stream = Stream(model, batch_loss, [batch], [], chain, device)
@@ -86,7 +88,8 @@ def _kind(module: nn.Module) -> tuple[tuple[int, ...], ...]:
 
 def _saved(module: nn.Module, run: Callable[[Tensor], Any], hidden: Tensor) -> int:
     """Return the bytes that a pass from a hidden state keeps for the way back, beside the weights."""
+    start = hidden.detach().requires_grad_(hidden.is_floating_point())  # tokens have no gradient
     with saved(module) as seen:
-        found = run(hidden.detach().requires_grad_().clone())  # a copy, which may be written into
+        found = run(start.clone())  # a copy, which may be written into
     del found
     return sum(seen.values())

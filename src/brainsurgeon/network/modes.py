@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import nn
 
+AUTOCAST = ("cpu", "cuda", "mps", "xpu")
+"""The devices on which a caller may have autocast on."""
+
 
 @contextmanager
-def own_mode() -> Iterator[None]:
-    """Work with gradients, even where the caller is under `inference_mode` or `no_grad`, where they would be zero."""
-    with torch.inference_mode(False), torch.enable_grad():
+def own_mode(autocast: bool = False) -> Iterator[None]:
+    """Work with gradients, plain attention and no autocast, whatever the caller has set; all of our work is in here.
+
+    Under the caller's `inference_mode` or `no_grad` gradients would be zero. Fused attention turns padded sequences
+    into nested tensors, which neither hooks nor gradients can follow. And autocast would round our own algebra; so
+    models run in the type of their parameters. A model that enters autocast in its own `forward` does so still, and
+    what is training alone keeps the caller's (`autocast`).
+    """
+    cast = nullcontext() if autocast else without_autocast()
+    with torch.inference_mode(False), torch.enable_grad(), plain_attention(), cast:
         yield
 
 
@@ -56,28 +67,64 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def without_autocast() -> Iterator[None]:
+    """Let every operation work in the type of its inputs, on whichever devices the caller has autocast on."""
+    with ExitStack() as stack:
+        for kind in filter(torch.is_autocast_enabled, AUTOCAST):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+class _FusedAttention:
+    """PyTorch's switch, one for all threads: off while anyone works, and the last one to end gives it back."""
+
+    def __init__(self) -> None:
+        self.lock, self.working, self.wanted = Lock(), 0, True
+
+    def off(self) -> None:
+        with self.lock:
+            if not self.working:
+                self.wanted = torch.backends.mha.get_fastpath_enabled()
+            self.working += 1
+            torch.backends.mha.set_fastpath_enabled(False)
+
+    def back(self) -> None:
+        with self.lock:
+            self.working -= 1
+            if not self.working:
+                torch.backends.mha.set_fastpath_enabled(self.wanted)
+
+
+_fused_attention = _FusedAttention()
+
+
+@contextmanager
 def plain_attention() -> Iterator[None]:
     """Keep `nn.TransformerEncoderLayer` from its fused kernel, which takes no sparse weights and counts as nothing."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
+    _fused_attention.off()
     try:
         yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+        _fused_attention.back()
 
 
 @contextmanager
 def without_cache(model: nn.Module) -> Iterator[None]:
     """Let a language model keep no keys and values from call to call for a while: one call would change the next."""
-    found: list[Any] = [getattr(module, "config", None) for module in model.modules()]
-    configs = {id(config): config for config in found if getattr(config, "use_cache", None) is True}
+    configs = _caching(model)
     try:
-        for config in configs.values():
+        for config in configs:
             config.use_cache = False
         yield
     finally:
-        for config in configs.values():
+        for config in configs:
             config.use_cache = True
+
+
+def _caching(model: nn.Module) -> list[Any]:
+    """Return the settings of a language model, and of its parts, that ask for a cache."""
+    found: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    return list({id(config): config for config in found if getattr(config, "use_cache", None) is True}.values())
 
 
 @contextmanager
@@ -99,8 +146,10 @@ def unread_masks() -> Iterator[None]:
 
 
 def for_examination(model: nn.Module, device: torch.device) -> nn.Module:
-    """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients."""
+    """Make a copy of our own ready: on a device, in evaluation mode, frozen, with dense gradients, without a cache."""
     model = model.to(device).eval().requires_grad_(False)
+    for config in _caching(model):
+        config.use_cache = False
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False

@@ -14,6 +14,7 @@ from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.inputs import CrossMoments, collect_cross_moments, cross_moments, order_of_calls
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
+from brainsurgeon.network.modes import without_cache
 from brainsurgeon.network.partition import Chain, find_chain
 from brainsurgeon.network.parts import Part
 from brainsurgeon.network.streaming import Stream, parts_agree
@@ -42,15 +43,16 @@ def side_by_side(
     they give. Until the last one nobody else may run the networks. Where a forward pass is no chain of modules, or
     calls a layer twice, each layer takes passes of its own.
     """
-    calls = order_of_calls(live, weights, batches[0])
-    chain = _chain(live, batches[0], list(calls)) if max(calls.values(), default=0) == 1 else Chain()
-    if not chain.names:
-        for layer, count in calls.items():
-            yield layer, collect_cross_moments(live, dense, layer, batches, count, constant, most)
-        return
-    layers, samples = {layer.name: layer for layer in calls}, sum(map(batch_size, batches))
-    for own, pairs in _streamed(live, dense, list(layers), batches, chain):
-        yield layers[own.name], cross_moments(pairs, samples, own.transposed, constant, most)
+    with without_cache(live.model), without_cache(dense.model):  # a block runs several times on the same samples
+        calls = order_of_calls(live, weights, batches[0])
+        chain = _chain(live, batches[0], list(calls)) if max(calls.values(), default=0) == 1 else Chain()
+        if not chain.names:
+            for layer, count in calls.items():
+                yield layer, collect_cross_moments(live, dense, layer, batches, count, constant, most)
+            return
+        layers, samples = {layer.name: layer for layer in calls}, sum(map(batch_size, batches))
+        for own, pairs in _streamed(live, dense, list(layers), batches, chain):
+            yield layers[own.name], cross_moments(pairs, samples, own.transposed, constant, most)
 
 
 def _chain(live: BatchLoss, batch: Batch, layers: Sequence[Layer]) -> Chain:

@@ -28,7 +28,7 @@ from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import bound_loss
 from brainsurgeon.network.memory import check_device
-from brainsurgeon.network.modes import for_examination, frozen, own_mode
+from brainsurgeon.network.modes import for_examination, frozen, own_mode, without_cache
 from brainsurgeon.network.names import name_matches, unwrapped
 from brainsurgeon.network.repeatable import repeatable
 from brainsurgeon.network.spread import holders, taken_over
@@ -203,7 +203,7 @@ class Surgery:
         with watch(*told, trace) as notify:
             clock = Clock(self.device, notify, getattr(chosen, "max_seconds", None), store.spent if store else 0.0)
             task = Task(model, shares, seed, clock.notify, clock, store, start=start)
-            with clock.running(), taken_over(model), repeatable(self.device):
+            with clock.running(), taken_over(model), without_cache(model), repeatable(self.device):
                 outcome = self._outcome(chosen, task)
                 with clock.unlimited():
                     return finish(

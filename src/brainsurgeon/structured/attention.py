@@ -120,7 +120,21 @@ def open_attention(model: nn.Module) -> dict[str, str]:
             setattr(model.get_submodule(parent), own, opened(module))
         else:
             left[name] = reason
+    _keep_from_nesting(model)
     return left
+
+
+def _keep_from_nesting(model: nn.Module, original: nn.Module | None = None) -> None:
+    """Let every `nn.TransformerEncoder` with a layer of ours leave nested tensors alone, others as in the original.
+
+    It asks its first layer for the weights of PyTorch's own attention, and no layer of ours takes such tensors.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.TransformerEncoder):
+            if any(isinstance(inner, Attention) for inner in module.modules()):
+                module.use_nested_tensor = False
+            elif original is not None:
+                module.use_nested_tensor = getattr(original.get_submodule(name), "use_nested_tensor", False)
 
 
 @torch.no_grad()
@@ -150,3 +164,4 @@ def close_attention(model: nn.Module, original: nn.Module) -> None:
         if isinstance(module, Attention) and module.query.out_features == before.embed_dim:
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, closed(module, before))
+    _keep_from_nesting(model, original)

@@ -31,7 +31,7 @@ DEFAULT = FinetuneSettings(learning_rate=2e-5, batch_size=32, optimizer="adamw",
 LESSON = Lesson(share=1.0, features=1.0)
 
 
-@own_mode()
+@own_mode(autocast=True)
 def tune(
     small: nn.Module,
     dense: nn.Module,

@@ -51,7 +51,7 @@ class FinetuneResult:
         return f"{held_out} (epoch {self.best_epoch} of {len(self.epochs)} kept); {zeros}{self.seconds:.1f} s"
 
 
-@own_mode()
+@own_mode(autocast=True)
 def finetune(
     model: nn.Module,
     data: Any,
