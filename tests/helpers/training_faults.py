@@ -241,22 +241,22 @@ TRAINING_FAULTS = [
     Fault(
         "doubt that decides no draw",
         "pruning/gradual/run.py",
-        "return self._batches(steps, start, self.weights)",
-        "return self._batches(steps, start, None)",
+        "return self.drawing.batches(steps, start, self.weights)",
+        "return self.drawing.batches(steps, start, None)",
         f"{GRADUAL}/test_emphasis.py",
     ),
     Fault(
         "statistics of doubted samples",
         "pruning/gradual/run.py",
-        "training.evenly = lambda: self._batches(steps, 0, None)",
+        "training.evenly = lambda: self.drawing.batches(steps)",
         "training.evenly = None",
         f"{GRADUAL}/test_emphasis.py",
     ),
     Fault(
         "warps in the place of an augment",
-        "pruning/gradual/run.py",
-        "return self.method.augment or (warp if wanted else None)",
-        "return warp if wanted else self.method.augment",
+        "pruning/gradual/drawing.py",
+        "augment = method.augment or (warp if warps else None)",
+        "augment = warp if warps else method.augment",
         f"{GRADUAL}/test_run.py",
     ),
     Fault(

@@ -235,7 +235,7 @@ def test_few_pictures_are_warped_where_the_dense_network_answers_for_all(
         changed.append(len(batch[0]))
         return warp(batch, generator)
 
-    monkeypatch.setattr("brainsurgeon.pruning.gradual.run.warp", watched)
+    monkeypatch.setattr("brainsurgeon.pruning.gradual.drawing.warp", watched)
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
     common = {"max_gradients": 320, "learning_rate": 0.01, "batch_size": 16, "progress": False}
     result = prune(network, PICTURES, 0.5, "gradual", **common, **settings)

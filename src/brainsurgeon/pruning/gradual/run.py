@@ -24,6 +24,7 @@ from brainsurgeon.network.match import Match
 from brainsurgeon.network.statistics import train_statistics
 from brainsurgeon.network.trust import AHEAD_DOUBTED
 from brainsurgeon.network.weights import NORMALISATION
+from brainsurgeon.pruning.gradual.drawing import drawing_of
 from brainsurgeon.pruning.gradual.emphasis import find_weights
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
 from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, RATES, SEARCHED, best_rate, tries_of
@@ -34,12 +35,8 @@ from brainsurgeon.pruning.judging import ENOUGH, affordable, judged
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import budget_in
 from brainsurgeon.pruning.ranks import agreed_part, check_alike
-from brainsurgeon.samples.augment import Augment, has_pictures, warp
-from brainsurgeon.samples.batches import Batch, is_tokens, regroup
-from brainsurgeon.samples.draws import generator_of
+from brainsurgeon.samples.batches import Batch, is_tokens
 from brainsurgeon.samples.held_out import TrainingSamples
-from brainsurgeon.samples.mixup import mixup
-from brainsurgeon.samples.views import draw_views
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.gradual.method import Gradual
@@ -95,16 +92,12 @@ class GradualRun:
         self.batch_size = min(method.batch_size or usual_batch(self.tokens), method.max_gradients)
         self.final = budget_in(method.pattern, surgery, task.shares)
         check_attached(self.teacher.parts, self.dense, self.held_out[0])
+        self.legs = task.start.legs if task.start else 0
+        self.drawing = drawing_of(self)
         self.doubt, self.weights = find_weights(self)
         if self.weights is not None:
             self.teacher.ahead = AHEAD_DOUBTED
         self.gradients, self.saved = 0, time.monotonic()
-        self.legs = task.start.legs if task.start else 0
-        if method.mix and not self._mixes:
-            raise BrainsurgeonError(
-                "mix=True mixes samples, and the dense network alone answers for these: it needs distil=1, and inputs "
-                "that are no tokens"
-            )
         self.stored = self._found()
         self.begun: Outcome | None = None
         self.is_cut = self.stored is not None and bool(self.stored["step"] and self.stored["cut"])
@@ -140,8 +133,8 @@ class GradualRun:
                 "weight_decay": self.plan.weight_decay,
                 "lesson": vars(self.teacher.lesson) | {},
                 "views": self.views,
-                "mixup": self._mixes,
-                "warp": self._augment is warp,
+                "mixup": self.drawing.mixes,
+                "warp": self.drawing.warps,
                 "doubt": self.doubt,
                 "sample_gradients": self.gradients,
                 "training_gradients": self.gradients,
@@ -211,21 +204,6 @@ class GradualRun:
         self.notes += found.notes
         return dataclasses.replace(found, values=values)
 
-    @property
-    def _mixes(self) -> bool:
-        wanted = self.few if self.method.mix is None else self.method.mix
-        return wanted and not self.tokens and self.teacher.lesson.share == 1
-
-    @property
-    def _augment(self) -> Augment | None:
-        """What changes a training batch: the given, else warps where the dense network answers for any picture."""
-        wanted = self._mixes and has_pictures(self.held_out[0]) if self.method.warp is None else self.method.warp
-        return self.method.augment or (warp if wanted else None)
-
-    @property
-    def _has_targets(self) -> bool:
-        return not isinstance(self.surgery.loss, Match) or self.surgery.loss.targets
-
     def _deadline(self, share: float) -> float:
         """Return when a share of the time for tries and training will be up."""
         begun, seconds = self.span
@@ -277,11 +255,11 @@ class GradualRun:
             student.go_on(self.task.start.masks)
 
         def batches(start: int) -> Iterator[Batch]:
-            return self._batches(steps, start, self.weights)
+            return self.drawing.batches(steps, start, self.weights)
 
         notify = self._beat if stored is None else self.task.notify
         training = Training(student, self.teacher, batches, plan, self.final, steps, rate, notify, deadline)
-        training.evenly = lambda: self._batches(steps, 0, None)
+        training.evenly = lambda: self.drawing.batches(steps)
         training.records = not self.tokens  # texts have many lengths, and steps long enough to hide their launches
         if student.gone:
             gone = torch.cat([student.gone[name].reshape(-1) for name in self.surgery.weights.names])
@@ -323,20 +301,6 @@ class GradualRun:
         if self.task.store and is_first():
             self.task.store.save_part(0, {name: tensor.contiguous() for name, tensor in tensors.items()})
         self.saved = time.monotonic()
-
-    def _batches(self, steps: int, start: int, weights: Tensor | None) -> Iterator[Batch]:
-        """Yield the batches of the steps from a number on; each depends on the seed, weights and its number alone."""
-        count = steps * self.batch_size
-        batches = regroup(self.samples.draw_again(count + self.batch_size, 1 + self.legs, weights), self.batch_size)
-        if self._mixes:
-            batches = mixup(batches, targets=self._has_targets, seed=1_000_003 * self.task.seed + 17 + self.legs)
-        generator = generator_of(7919 * self.task.seed + 1 + self.legs)
-        augment = self._augment
-        for number, batch in enumerate(batches):
-            if augment is not None:
-                batch = draw_views(batch, augment, generator, self.views)
-            if number >= start:
-                yield batch
 
     @torch.no_grad()
     def _held_loss(self, student: Student) -> float:
