@@ -58,6 +58,9 @@ def test_silence_is_ended_by_a_pulse(now: list[float]) -> None:
     now[0] += 0.9
     clock.pulse()
     assert len(events) == 2  # any event ends a silence
+    now[0] += 0.9
+    clock.pulse()
+    assert events[-1].values["step"] == "preparation"  # outside of any step
 
 
 def test_a_pulse_after_the_deadline_ends_the_work(now: list[float]) -> None:

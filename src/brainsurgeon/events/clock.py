@@ -12,6 +12,8 @@ import torch
 
 from brainsurgeon.events import Callback, Event, silent
 
+PREPARATION = "preparation"
+"""What is told of work before the first step that is measured, and between them."""
 PULSE = 1.0
 """Seconds without an event after which a loop that is still at work says so."""
 
@@ -70,7 +72,7 @@ class Clock:
         """Say that work goes on, where nothing was said for a while."""
         now = time.monotonic()
         if now - self._told > PULSE:
-            self.notify(Event("working", int(now - self.started), None, {"step": "/".join(self._open)}))
+            self.notify(Event("working", int(now - self.started), None, {"step": "/".join(self._open) or PREPARATION}))
 
     def pulse(self) -> None:
         """Say that work goes on; end it where its time is up."""
