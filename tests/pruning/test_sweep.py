@@ -98,7 +98,7 @@ def test_a_sweep_under_way_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> Non
     told: list[Any] = []
     brainsurgeon.sweep(trained(), rings(0), [0.5], "mp", callback=told.append)
     legs = [number for number, event in enumerate(told) if event.stage == "legs"]
-    assert any(event.stage == "working" and not event.values["step"] for event in told[: legs[0]])
+    assert any(event.stage == "working" and event.values["step"] == "preparation" for event in told[: legs[0]])
 
 
 @pytest.mark.parametrize("method", ["auto", "gradual"])
