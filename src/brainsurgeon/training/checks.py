@@ -18,12 +18,7 @@ FEWEST = 2
 
 def checked_plan(end: float, cuts: int, power: float, score_power: float, returning: bool) -> Plan:
     """Return the plan of a training loop."""
-    if not 0 < end <= 1 or cuts < 1 or power <= 0 or score_power < 0:
-        raise BrainsurgeonError(
-            "expected end above 0 and up to 1, one cut or more, a positive power and a score_power of 0 or more; got "
-            f"end={end!r}, cuts={cuts!r}, power={power!r}, score_power={score_power!r}"
-        )
-    return Plan(end=end, cuts=cuts, power=power, score_power=score_power, returning=returning)
+    return Plan(end=end, cuts=cuts, power=power, score_power=score_power, returning=returning).that_cuts()
 
 
 def checked_steps(steps: Any, end: float) -> int:

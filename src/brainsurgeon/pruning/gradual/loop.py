@@ -75,6 +75,12 @@ class Plan:
         if self.optimizer not in OPTIMIZERS:
             raise BrainsurgeonError(f"the optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
 
+    def that_cuts(self) -> Plan:
+        """Return the plan, or refuse one that is for what is cut already."""
+        if not self.cuts:
+            raise BrainsurgeonError("a plan of gradual pruning must have one cut or more, got none")
+        return self
+
     def for_few(self, few: bool) -> Plan:
         """Return the plan with the weight decay that it leaves open."""
         if self.weight_decay is not None:

@@ -101,8 +101,7 @@ class Gradual:
             raise BrainsurgeonError(f"max_gradients must be a whole number of at least 1, got {self.max_gradients!r}")
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise BrainsurgeonError(f"max_seconds must be positive, or None for no limit, got {self.max_seconds}")
-        if not self.plan.cuts:
-            raise BrainsurgeonError("a plan of gradual pruning must have one cut or more, got none")
+        self.plan.that_cuts()
         if self.batch_size is not None and not (isinstance(self.batch_size, int) and self.batch_size >= 1):
             raise BrainsurgeonError(f"batch_size must be a whole number from 1 on, or None, got {self.batch_size!r}")
         if self.temperature is not None and not self.temperature > 0:
