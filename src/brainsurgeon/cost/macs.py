@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from brainsurgeon.network.loss import call
-from brainsurgeon.network.modes import modes_kept, plain_attention
+from brainsurgeon.network.modes import evaluated, plain_attention
 
 
 class _Counter(TorchDispatchMode):
@@ -57,8 +57,7 @@ def multiply_adds_by_weight(
     counter = _Counter(list(places.values()))
     # Attention by plain matrix products: its fused kernels on a CPU are opaque operations.
     plain = sdpa_kernel(SDPBackend.MATH)
-    with modes_kept(model), torch.no_grad(), plain_attention(), plain, _without_onednn(), counter:
-        model.eval()
+    with evaluated(model), torch.no_grad(), plain_attention(), plain, _without_onednn(), counter:
         run()
     return counter.total, {name: counter.of[place] for name, place in places.items()}
 

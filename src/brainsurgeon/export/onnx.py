@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.modes import modes_kept
+from brainsurgeon.network.modes import evaluated
 from brainsurgeon.network.names import unwrapped
 
 ADVICE = "pip install 'brainsurgeon[onnx]'"
@@ -46,8 +46,7 @@ def to_onnx(
         tolerance: the largest difference allowed, as a share of the largest output.
     """
     path, model = Path(path), unwrapped(model)
-    with modes_kept(model), _without_cache(model):
-        model.eval()
+    with evaluated(model), _without_cache(model):
         args, kwargs = _calling(example)
         _export(model, _twice((args, kwargs)) if dynamic_batch else (args, kwargs), path, dynamic_batch)
         checked = [(args, kwargs)] + ([_twice((args, kwargs))] if dynamic_batch else [])

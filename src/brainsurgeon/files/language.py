@@ -19,7 +19,7 @@ from brainsurgeon.files.on_disk import load_on_disk
 from brainsurgeon.network.held import held_in, passing
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.memory import DoesNotFitError, available_bytes, readable
-from brainsurgeon.network.modes import modes_kept, without_cache
+from brainsurgeon.network.modes import evaluated, without_cache
 from brainsurgeon.network.partition import find_chain
 from brainsurgeon.network.streaming import Stream
 
@@ -124,8 +124,7 @@ def perplexity(model: nn.Module, tokens: Tensor, batch: int = 4) -> float:
 def _block_by_block(loss: BatchLoss, parts: list[Tensor], device: torch.device) -> float:
     """Return the mean loss, with one block of the model in memory at a time."""
     model = loss.model
-    with without_cache(model), modes_kept(model):
-        model.eval()
+    with without_cache(model), evaluated(model):
         with passing(model, device):
             names = [name for name, parameter in model.named_parameters() if parameter.dim() > 1]
             chain = find_chain(model, lambda: loss(parts[0][:1]), names)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from brainsurgeon.network.held import passing
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
-from brainsurgeon.network.modes import modes_kept, without_cache
+from brainsurgeon.network.modes import evaluated, without_cache
 from brainsurgeon.network.partition import find_chain
 from brainsurgeon.network.places import pieces_of, places_at_once
 from brainsurgeon.network.saved import saved
@@ -48,8 +48,7 @@ def along_chain(
     Where the `loss` lets sequences be cut, a few tokens show the chain, and the tail is that of a piece.
     """
     model, count = batch_loss.model, batch_size(batch)
-    with modes_kept(model), without_cache(model):
-        model.eval()
+    with evaluated(model), without_cache(model):
         with passing(model, device):
             places = places_at_once(loss, model, batch)
             probe = batch if places is None else map_tensors(lambda tensor: tensor[:, :PROBED], batch)

@@ -30,7 +30,7 @@ from brainsurgeon.network.answers import Answers, answer
 from brainsurgeon.network.evaluate import ask, suggested, takes_model
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.metrics import METRICS, Metric, check_metric
-from brainsurgeon.network.modes import modes_kept
+from brainsurgeon.network.modes import evaluated
 from brainsurgeon.samples.batches import Batch, batch_size, concatenate, moved, regroup
 
 LOSS = "loss"
@@ -61,8 +61,7 @@ class Scored:
 def usual_metric(model: nn.Module, batch: Batch, loss: LossLike) -> str:
     """Return the metric that the loss suggests: accuracy, perplexity, R², or the loss itself."""
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    with torch.no_grad(), modes_kept(model):
-        model.eval()
+    with torch.no_grad(), evaluated(model):
         return next(iter(suggested(answer(model, loss, moved(batch, device)))), LOSS)
 
 
@@ -114,8 +113,7 @@ def scored(model: nn.Module, batches: Iterable[Batch], metric: Any, loss: LossLi
     `metric` is a name, "loss", or a function of the user's own as `brainsurgeon.evaluate` takes it.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    with torch.no_grad(), modes_kept(model):
-        model.eval()
+    with torch.no_grad(), evaluated(model):
         if callable(metric) and takes_model(metric):
             return Scored(_number(ask(metric, model)))
         count = sum(map(batch_size, batches := list(batches)))

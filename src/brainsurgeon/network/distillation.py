@@ -15,6 +15,7 @@ from torch.nn.functional import mse_loss
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.loss import LossLike, OutputLoss, output_loss
+from brainsurgeon.network.modes import evaluated
 from brainsurgeon.network.trust import AHEAD, Trust
 from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.samples.batches import Batch, batch_size, concatenate, form
@@ -211,19 +212,12 @@ def _note(into: list[Tensor], kept: Tensor | None) -> Callable[[nn.Module, tuple
 
 @torch.no_grad()
 def held_out_distance(model: nn.Module, dense: nn.Module, parts: OutputLoss, batches: Sequence[Batch]) -> float:
-    """Return the mean distance of a model's outputs from the dense ones; each module keeps its own mode."""
-    modes = {module: module.training for module in model.modules()}
-    home, device = next(model.parameters()).device, next(dense.parameters()).device
+    """Return the mean distance of a model's outputs from the dense ones; its own state stays."""
     total, count = 0.0, 0
-    try:
-        model.to(device).eval()
+    with evaluated(model, next(dense.parameters()).device):
         for batch in batches:
             pulse()
             size = batch_size(batch)
             total += float(parts.distance(parts.outputs(model, batch), parts.outputs(dense, batch))) * size
             count += size
-    finally:
-        model.to(home)
-        for module, mode in modes.items():
-            module.training = mode
     return total / count if math.isfinite(total) else math.inf

@@ -15,7 +15,7 @@ from brainsurgeon.network.answers import Answers, answer
 from brainsurgeon.network.checks import in_words
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.metrics import CLASSES, LABELS, METRICS, NUMBERS, Tally, check_metric
-from brainsurgeon.network.modes import modes_kept
+from brainsurgeon.network.modes import evaluated
 from brainsurgeon.samples.batches import Batch, as_batches, batch_size, moved
 
 Score = str | Sequence[str] | Callable[..., Any] | None
@@ -36,8 +36,7 @@ def evaluate(model: nn.Module, data: Any, score: Score = None, loss: LossLike | 
     if score is None and loss is None:
         raise BrainsurgeonError('there is nothing to measure: give score="accuracy" (or another), or a loss')
     names = metric_names(score)
-    with torch.no_grad(), modes_kept(model):
-        model.eval()
+    with torch.no_grad(), evaluated(model):
         if names is None and score is not None and takes_model(score):
             return ask(score, model)
         measured = _Measured(names, None if names is not None else score)

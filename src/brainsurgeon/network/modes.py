@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from brainsurgeon.network.buffers import buffers_kept
+
 AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 """The devices on which a caller may have autocast on."""
 
@@ -51,6 +53,20 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextmanager
+def evaluated(model: nn.Module, device: torch.device | None = None) -> Iterator[None]:
+    """Put a model in evaluation mode, on a device if one is named; its modes, buffers and place are its own after."""
+    home = next(model.parameters()).device if device is not None else None
+    with modes_kept(model):
+        try:
+            model.eval() if device is None else model.to(device).eval()
+            with buffers_kept(model):
+                yield
+        finally:
+            if home is not None:
+                model.to(home)
 
 
 @contextmanager

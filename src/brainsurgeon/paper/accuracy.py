@@ -8,7 +8,7 @@ from torch import nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.loss import call
-from brainsurgeon.network.modes import modes_kept
+from brainsurgeon.network.modes import evaluated
 from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.samples.batches import Batch, as_batches, moved
 
@@ -26,8 +26,7 @@ def accuracy(model: nn.Module, data: Any, part: str = "test", batch_size: int = 
     """
     device = next(model.parameters()).device
     right = answers = 0
-    with modes_kept(model):
-        model.eval()
+    with evaluated(model):
         for inputs, targets in _batches(data, part, batch_size, device):
             found = call(model, inputs)
             classes = found.argmax(-1 if isinstance(data, ImageData) else 1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
 from brainsurgeon.network.held import held_in, value_of
 from brainsurgeon.network.loss import BatchLoss, LossLike
+from brainsurgeon.network.modes import evaluated
 from brainsurgeon.network.packed import PackedMasks
 from brainsurgeon.network.weights import PrunableWeights, write
 from brainsurgeon.pruning.outcome import Outcome
@@ -77,7 +77,7 @@ def measured_loss(model: nn.Module, loss: LossLike, sample: Sequence[Batch], dev
     if not sample:
         return None
     total, count = 0.0, 0
-    with _evaluated(model, device), torch.no_grad():
+    with evaluated(model, device), torch.no_grad():
         batch_loss = BatchLoss(model, loss)
         for batch in sample:
             pulse()
@@ -85,17 +85,3 @@ def measured_loss(model: nn.Module, loss: LossLike, sample: Sequence[Batch], dev
             count += batch_size(batch)
     mean = total / count
     return mean if math.isfinite(mean) else math.inf
-
-
-@contextmanager
-def _evaluated(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Put a model in eval mode on the device of the work for a while; every module has its own mode back after."""
-    modes = {module: module.training for module in model.modules()}
-    home = next(model.parameters()).device
-    try:
-        model.to(device).eval()
-        yield
-    finally:
-        model.to(home)
-        for module, mode in modes.items():
-            module.training = mode

@@ -17,6 +17,7 @@ from brainsurgeon.engine.budget import as_budget, share_out
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import Clock, pulse
 from brainsurgeon.files.compressed import compress
+from brainsurgeon.network.buffers import become
 from brainsurgeon.network.checks import in_words
 from brainsurgeon.network.compared import direction
 from brainsurgeon.network.match import Match
@@ -67,7 +68,7 @@ def reach(
         result = _reached(surgery, goal, method, budget, seed, keep)
     if not in_place:
         return result
-    surgery.original.load_state_dict(result.model.state_dict())
+    become(surgery.original, result.model)
     return dataclasses.replace(result, model=surgery.original)
 
 

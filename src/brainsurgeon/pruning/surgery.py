@@ -20,7 +20,7 @@ from brainsurgeon.events.clock import Clock, TimeUp
 from brainsurgeon.events.loading import load
 from brainsurgeon.events.progress import watch
 from brainsurgeon.network.along_chain import AlongChain, along_chain
-from brainsurgeon.network.buffers import give_memory
+from brainsurgeon.network.buffers import become, give_memory
 from brainsurgeon.network.checks import BadSampleError, first_line
 from brainsurgeon.network.footprint import Footprint, footprint, probe, samples_in
 from brainsurgeon.network.held import Held, largest_unit
@@ -249,7 +249,7 @@ class Surgery:
         values, note = self.values, "the smallest weights were removed"
         scores = values.abs()
         if task.start is not None:
-            task.model.load_state_dict(task.start.model.state_dict())  # what is not pruned belongs to its weights
+            become(task.model, task.start.model)  # what is not pruned belongs to its weights
             values = self.weights.flatten(task.start.model).to(values)
             gone = torch.cat([task.start.masks[name].reshape(-1) for name in self.weights.names]).to(values.device)
             scores = values.abs().masked_fill(gone, -1.0)

@@ -14,6 +14,7 @@ from torch import nn
 from brainsurgeon.distributed import agreed, check_same, is_first, world_size
 from brainsurgeon.events import Event, Value
 from brainsurgeon.events.clock import TimeUp
+from brainsurgeon.network.buffers import become
 from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
 from brainsurgeon.network.loss import output_loss
 from brainsurgeon.pruning.auto.candidates import Candidate, candidates, candidates_in_time
@@ -150,7 +151,7 @@ class AutoRun:
         return math.inf if loss is None else loss
 
     def _outcome(self, name: str, best: Found) -> Outcome:
-        self.task.model.load_state_dict(best.model.state_dict())
+        become(self.task.model, best.model)
         told = "distance from the dense outputs" if self.few and self.outputs is not None else "loss"
         shown = ", ".join(f"{other} {value:.4g}" for other, value in self.losses.items())
         looked = sum(map(batch_size, self.held_out))

@@ -16,7 +16,7 @@ from brainsurgeon.distributed import agreed, check_same, is_first, world_size
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Event
 from brainsurgeon.events.clock import TimeUp
-from brainsurgeon.network.buffers import give_memory
+from brainsurgeon.network.buffers import become, give_memory
 from brainsurgeon.network.checks import check_attached, check_loss, check_separate, check_suspects
 from brainsurgeon.network.distillation import Teacher
 from brainsurgeon.network.layout import in_fast_layout
@@ -177,7 +177,7 @@ class GradualRun:
         """Return a copy of the network that training begins with: the dense one, or what the leg before gave."""
         model = give_memory(copy.deepcopy(self.teacher.dense))
         if self.task.start is not None:
-            model.load_state_dict(self.task.start.model.state_dict())
+            become(model, self.task.start.model)
         return model
 
     def _cut_first(self) -> None:

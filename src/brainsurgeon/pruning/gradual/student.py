@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.engine.budget import Budget
+from brainsurgeon.network.buffers import give_buffers
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.samples.batches import Batch
 
@@ -128,8 +129,7 @@ class Student:
     def hand_over(self, model: nn.Module) -> None:
         """Give another model the effective weights, and what training has made of the buffers."""
         self.write(model)
-        for name, buffer in self.model.named_buffers():
-            model.get_buffer(name).copy_(buffer)
+        give_buffers(self.model, model)
 
     def state(self) -> dict[str, Tensor]:
         """Return all that the student is, as tensors by name."""

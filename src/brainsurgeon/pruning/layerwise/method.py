@@ -19,7 +19,7 @@ from brainsurgeon.network.held import held_in, passing, writing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import Match
-from brainsurgeon.network.modes import modes_kept, without_cache
+from brainsurgeon.network.modes import evaluated, without_cache
 from brainsurgeon.network.partition import Chain, find_chain
 from brainsurgeon.network.places import places_at_once
 from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
@@ -103,8 +103,8 @@ class Layerwise:
         for layer in layers:
             check_divides(self.pattern, layer)
         batches = self._batches(surgery, task.seed)
-        with modes_kept(task.model), without_cache(task.model):
-            return self._run(surgery, task, BatchLoss(task.model.eval(), surgery.loss), layers, batches)
+        with evaluated(task.model), without_cache(task.model):
+            return self._run(surgery, task, BatchLoss(task.model, surgery.loss), layers, batches)
 
     def _run(
         self, surgery: Surgery, task: Task, loss: BatchLoss, layers: list[LinearMap], batches: list[Batch]
@@ -153,8 +153,7 @@ class Layerwise:
                 masks.update(_by_magnitude(loss.model, left))
 
         def measure(model: nn.Module) -> float:
-            with modes_kept(model), without_cache(model):
-                model.eval()
+            with evaluated(model), without_cache(model):
                 return streamed_loss(stream(reported))
 
         return Outcome(

@@ -27,7 +27,7 @@ from brainsurgeon.network.held import held_in, passing
 from brainsurgeon.network.inputs import Moments
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
-from brainsurgeon.network.modes import modes_kept, own_mode, without_cache
+from brainsurgeon.network.modes import evaluated, own_mode, without_cache
 from brainsurgeon.network.partition import Chain, find_chain
 from brainsurgeon.network.parts import Part
 from brainsurgeon.network.spread import taken_over
@@ -78,8 +78,7 @@ def seconds_of(surgery: Surgery, method: Layerwise, shares: list[Share]) -> dict
     """Return the seconds of each step of a run on the surgery's device, by the names that a result has for them."""
     model = surgery.original  # its blocks are brought to the device one by one
     loss = BatchLoss(model, surgery.loss)
-    with taken_over(model), modes_kept(model), without_cache(model), torch.no_grad():
-        model.eval()
+    with taken_over(model), evaluated(model), without_cache(model), torch.no_grad():
         batch = _batch(surgery)
         layers = linear_maps(model, surgery.weights.names)
         stream = Stream(model, loss, [batch], layers, _chain(surgery, loss, batch, layers), surgery.device)
