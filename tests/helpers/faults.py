@@ -246,10 +246,17 @@ FAULTS = [
         "tests/pruning/test_surgery.py",
     ),
     Fault(
+        "a pass that counts changes the model",
+        "network/modes.py",
+        "            with buffers_kept(model):\n                yield",
+        "            yield",
+        "tests/network/test_buffers.py",
+    ),
+    Fault(
         "loss measured in training mode",
         "pruning/finish.py",
-        "model.to(device).eval()",
-        "model.to(device)",
+        "evaluated(model, device), torch.no_grad()",
+        "torch.no_grad()",
         "tests/pruning/test_finish.py",
     ),
     Fault(
