@@ -7,13 +7,11 @@ import torch
 from torch import nn
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.answers import IGNORED
 from brainsurgeon.network.loss import call
 from brainsurgeon.network.modes import evaluated
 from brainsurgeon.paper.datasets.images import ImageData
 from brainsurgeon.samples.batches import Batch, as_batches, moved
-
-IGNORED = -100
-"""The target that losses of classes leave out."""
 
 
 @torch.no_grad()
