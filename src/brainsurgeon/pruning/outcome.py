@@ -58,7 +58,8 @@ class Task:
     `model` is the one that will be given back; a method may write into it as it goes on. `store` keeps what a killed
     run goes on from. `begun` is a cut that was made already, for a method that begins with one. `start` is where a leg
     of a path begins; a method that trains goes on from there, another begins at the dense network all the same.
-    `samples` are split already where several methods share what is held out.
+    `samples` are split already where several methods share what is held out. `rate` is a learning rate that was found
+    elsewhere: unlike one that the method is given, it may be lowered where it diverges.
     """
 
     model: nn.Module
@@ -70,6 +71,7 @@ class Task:
     begun: Outcome | None = None
     start: Start | None = None
     samples: TrainingSamples | None = None
+    rate: float | None = None
 
     @property
     def total(self) -> int:

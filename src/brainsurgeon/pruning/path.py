@@ -74,26 +74,6 @@ class Leg:
         return self.result.sparsity
 
 
-@dataclass(frozen=True)
-class _FoundRate:
-    """Stands in for the store of a run, and says that the run had found its learning rate, and no more.
-
-    A rate that the method itself has is its caller's, and ends the run where it diverges; after one that was found the
-    run begins again with a lower one.
-    """
-
-    rate: float
-    spent: float = 0.0
-
-    def load_part(self, _: int) -> dict[str, torch.Tensor]:
-        """Return the state of a run that is about to train; its search was counted elsewhere."""
-        numbers = {"rate": self.rate, "step": 0, "gradients": 0, "searched": 0}
-        return {name: torch.tensor(number, dtype=torch.float64) for name, number in numbers.items()}
-
-    def save_part(self, number: int, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Keep nothing: a leg is kept when it is whole."""
-
-
 class Path:
     """The legs of one method on one model.
 
@@ -266,8 +246,7 @@ class Path:
         if start is not None and self.trains:  # any other method begins at the dense network
             begin = Start(start.result.model, start.result.masks, number)
         method = self._shared(method, share)
-        store = None if rate is None else _FoundRate(rate)
-        found = self._part.prune(sparsity, method, budget=self.budget, seed=self.seed, store=store, start=begin)
+        found = self._part.prune(sparsity, method, budget=self.budget, seed=self.seed, start=begin, found_rate=rate)
         record = {"leg": number, "from": 0.0 if start is None else start.sparsity, "searched": self.searched}
         settings = found.settings | {"method": describe(self.asked), "path": record}
         seconds = _added(found.seconds, self._searching if number == 1 else {})

@@ -184,9 +184,13 @@ class Surgery:
         seed: int | None = None,
         store: Any = None,
         start: Start | None = None,
+        found_rate: float | None = None,
         **settings: Any,
     ) -> PruningResult:
-        """Prune by one method at one sparsity; see `brainsurgeon.prune`. A leg of a path has a `start`."""
+        """Prune by one method at one sparsity; see `brainsurgeon.prune`.
+
+        A leg of a path has a `start`, and may have a learning rate that was found for all of them.
+        """
         chosen = make_method(method, {**self.settings, **settings})
         shares = share_out(budget, sparsity, self.weights.parts, name_matches)
         total = sum(share.count for share in shares)
@@ -202,7 +206,7 @@ class Surgery:
         told = (self._callback, self._progress) if is_first() else (silent, False)
         with watch(*told, trace) as notify:
             clock = Clock(self.device, notify, getattr(chosen, "max_seconds", None), store.spent if store else 0.0)
-            task = Task(model, shares, seed, clock.notify, clock, store, start=start)
+            task = Task(model, shares, seed, clock.notify, clock, store, start=start, rate=found_rate)
             with clock.running(), taken_over(model), without_cache(model), repeatable(self.device):
                 outcome = self._outcome(chosen, task)
                 with clock.unlimited():

@@ -111,7 +111,7 @@ class GradualRun:
         before = judged(self.surgery, self.dense, self.held_out)
         stored = self.stored
         if stored is None:
-            rate = method.learning_rate or agreed(self.find_rate())
+            rate = method.learning_rate or self.task.rate or agreed(self.find_rate())
             stored = self._stored(rate, self.gradients, 0)
             self._save(stored)
         self.gradients = int(stored["gradients"])
