@@ -19,14 +19,14 @@ def choose_layout(batch_loss: BatchLoss, probe: Batch) -> Callable[[Batch], Batc
     the order in memory (by `view`).
     """
     if not any(map(_is_image, tensors_of(probe))):
-        return _unchanged
+        return as_it_lies
     probe = cut(probe, slice(1))
     try:
         with torch.no_grad():
             same = torch.allclose(batch_loss(probe), batch_loss(_channels_last(probe)), rtol=1e-3, atol=1e-5)
     except RuntimeError:
-        return _unchanged
-    return _channels_last if same else _unchanged
+        return as_it_lies
+    return _channels_last if same else as_it_lies
 
 
 def in_fast_layout(model: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
@@ -48,7 +48,8 @@ def in_fast_layout(model: nn.Module, run: Callable[[nn.Module], object]) -> nn.M
     return turned
 
 
-def _unchanged(batch: Batch) -> Batch:
+def as_it_lies(batch: Batch) -> Batch:
+    """Return a batch in the layout that it has."""
     return batch
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from cases import seeded
 from gradual_cases import data
-from torch import Tensor
+from torch import Tensor, nn
 
+from brainsurgeon.network.layout import choose_layout
+from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.pruning.gradual.drawing import Drawing
 from brainsurgeon.samples.batches import Batch
 from brainsurgeon.samples.held_out import TrainingSamples
+from brainsurgeon.samples.views import all_views
 
 SAMPLES = TrainingSamples(data(), 0, torch.device("cpu"))
 
@@ -48,3 +52,18 @@ def test_mixing_and_changing_go_by_the_seed(settings: dict[str, object]) -> None
 def test_every_sample_is_drawn_once_before_any_is_drawn_again() -> None:
     first = torch.cat([x for x, _ in drawn()][:5])
     assert len({tuple(row) for row in first.tolist()}) == SAMPLES.size == 80
+
+
+def test_images_of_every_view_lie_as_convolutions_take_them_fastest() -> None:
+    """On a CPU with their channels last; what is drawn is the same."""
+    pictures = seeded(lambda: torch.randn(60, 3, 6, 6), 1), torch.arange(60) % 5
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 5))
+    settings = {"seed": 3, "augment": noisy, "views": 2}
+    samples = TrainingSamples(pictures, 0, torch.device("cpu"))
+    plain = next(Drawing(samples, 8, **settings).batches(2))  # type: ignore[arg-type]
+    layout = choose_layout(BatchLoss(model, "cross_entropy"), pictures)
+    laid = next(Drawing(samples, 8, **settings, layout=layout).batches(2))  # type: ignore[arg-type]
+    for one, other in zip(all_views(laid), all_views(plain), strict=True):
+        assert torch.equal(one[0], other[0])
+        assert one[0].is_contiguous(memory_format=torch.channels_last)
+        assert other[0].is_contiguous()

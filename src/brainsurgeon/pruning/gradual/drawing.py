@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.layout import as_it_lies, choose_layout
 from brainsurgeon.network.match import Match
 from brainsurgeon.samples.augment import Augment, has_pictures, warp
 from brainsurgeon.samples.batches import Batch, regroup
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Drawing:
     """How the batches of steps are made; each depends on the seed, the weights of the draws and its number alone.
 
-    `leg` counts the runs before it on a path, which drew others. Without `targets` a batch is inputs alone.
+    `leg` counts the runs before it on a path, which drew others. Without `targets` a batch is inputs alone. `layout`
+    puts images as the model's convolutions are fastest.
     """
 
     samples: TrainingSamples
@@ -36,6 +38,7 @@ class Drawing:
     targets: bool = True
     augment: Augment | None = None
     views: int = 1
+    layout: Callable[[Batch], Batch] = as_it_lies
 
     @property
     def warps(self) -> bool:
@@ -53,7 +56,7 @@ class Drawing:
             if self.augment is not None:
                 batch = draw_views(batch, self.augment, generator, self.views)
             if number >= start:
-                yield batch
+                yield self.layout(batch)
 
 
 def drawing_of(run: GradualRun) -> Drawing:
@@ -72,4 +75,5 @@ def drawing_of(run: GradualRun) -> Drawing:
     warps = mixes and has_pictures(run.held_out[0]) if method.warp is None else method.warp
     targets = not isinstance(loss, Match) or loss.targets
     augment = method.augment or (warp if warps else None)
-    return Drawing(run.samples, run.batch_size, run.task.seed, run.legs, mixes, targets, augment, run.views)
+    layout = choose_layout(run.surgery.batch_loss, run.held_out[0])
+    return Drawing(run.samples, run.batch_size, run.task.seed, run.legs, mixes, targets, augment, run.views, layout)
