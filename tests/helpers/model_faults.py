@@ -6,6 +6,20 @@ from helpers.faults import Fault
 
 MODEL_FAULTS = [
     Fault(
+        "the user's precision of convolutions lost",
+        "network/precision.py",
+        "        for switch, own in zip(switches, before, strict=True):",
+        "        for switch, own in zip(switches[:1], before, strict=False):",
+        "tests/network/test_precision.py",
+    ),
+    Fault(
+        "gradients of rounded convolutions",
+        "network/precision.py",
+        '_set([cudnn.conv, cudnn.rnn], "ieee")',
+        '_set([cudnn.rnn], "ieee")',
+        "tests/network/test_precision.py",
+    ),
+    Fault(
         "algorithms left to chance on a GPU",
         "network/repeatable.py",
         "cudnn.deterministic, cudnn.benchmark = True, False",

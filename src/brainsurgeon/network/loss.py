@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.precision import has_recurrent, without_cudnn
 from brainsurgeon.network.token_loss import next_token_loss
 from brainsurgeon.samples.batches import Batch
 
@@ -59,12 +60,11 @@ class BatchLoss(nn.Module):
         super().__init__()
         self.model = model
         self._loss = _as_model_loss(loss)
-        self._recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+        self._recurrent = has_recurrent(model)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the loss, a scalar."""
-        # cuDNN's recurrent layers have no gradients in eval mode; torch's own have.
-        with torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext():
+        with without_cudnn() if self._recurrent else nullcontext():
             value = self._loss(self.model, batch)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -16,6 +14,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.autograd import loss_gradients
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.modes import unread_masks
+from brainsurgeon.network.precision import full_precision
 from brainsurgeon.samples.batches import Batch, batch_size, cut, map_tensors
 
 Parameters = dict[str, Tensor]
@@ -33,7 +32,7 @@ def choose_rows(batch_loss: BatchLoss, parameters: Parameters, groups: Batch) ->
     """Choose batched gradients where `torch.func` can transform the model and agrees with autograd, else a loop."""
     probe = cut(groups, slice(2))
     batched, one_by_one = _ways(batch_loss)
-    with _full_precision():
+    with full_precision():
         expected = one_by_one(parameters, probe)
         try:
             found = batched(parameters, probe)
@@ -114,17 +113,3 @@ def _agree_in_double(batch_loss: BatchLoss, parameters: Parameters, probe: Batch
         return _agree(batched(wide, samples), one_by_one(wide, samples))
     except Exception:  # a model may be bound to its type, or not be copied: then the first answer stands
         return False
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Let no GPU kernel round float32 operands to TF32: in deep networks that alone changes gradients by a tenth."""
-    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [backend.allow_tf32 for backend in backends]
-    try:
-        for backend in backends:
-            backend.allow_tf32 = False
-        yield
-    finally:
-        for backend, allowed in zip(backends, before, strict=True):
-            backend.allow_tf32 = allowed

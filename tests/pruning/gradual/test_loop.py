@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -337,31 +335,6 @@ def test_several_ranks_record_no_steps(count: int, monkeypatch: pytest.MonkeyPat
 def test_a_plan_that_never_cuts_or_never_ends_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(BrainsurgeonError, match="expected end above 0 and up to 1"):
         Plan(**settings)
-
-
-@pytest.mark.parametrize("switch", ["none", "medium", "high", "tf32", "allow_tf32"])
-def test_the_users_precision_of_products_is_as_before(switch: str) -> None:
-    """In a process of its own: torch's two switches cannot be set back to nothing."""
-    set_up = {
-        "none": "",
-        "tf32": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
-        "allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = True",
-    }.get(switch, f"torch.set_float32_matmul_precision('{switch}')")
-    program = f"""
-import torch
-from brainsurgeon.pruning.gradual.loop import _fast_products
-{set_up}
-matmul = torch.backends.cuda.matmul
-def told():  # torch refuses to tell the older one where the newer is set
-    older = None if "{switch}" == "tf32" else torch.get_float32_matmul_precision()
-    return getattr(matmul, "fp32_precision", None), older
-before = told()
-with _fast_products():
-    assert getattr(matmul, "fp32_precision", "tf32") == "tf32"
-assert told() == before, (before, told())
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_time_that_is_up_while_statistics_are_averaged_keeps_what_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback, Event
 from brainsurgeon.events.clock import TimeUp, pulse
 from brainsurgeon.network.distillation import Teacher
+from brainsurgeon.network.precision import fast_products, has_recurrent, without_cudnn
 from brainsurgeon.network.statistics import average_statistics, following, kept_statistics
 from brainsurgeon.pruning.gradual.ranks import Shares, send_round
 from brainsurgeon.pruning.gradual.recorded import recorded
@@ -115,12 +116,11 @@ class Outputs(nn.Module):
         super().__init__()
         self.model = model
         self._outputs = teacher.outputs
-        self._recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+        self._recurrent = has_recurrent(model)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the outputs."""
-        # cuDNN's recurrent layers have no gradients in eval mode; torch's own have.
-        recurrent = torch.backends.cudnn.flags(enabled=False) if self._recurrent else nullcontext()
+        recurrent = without_cudnn() if self._recurrent else nullcontext()
         single = kept_statistics(self.model) if batch_size(batch) == 1 else nullcontext()
         with recurrent, single:
             return self._outputs(self.model, own_view(batch))
@@ -162,7 +162,7 @@ class Training:
             self._gone_by = max(self._gone_by, float(tensors["share"]))
         cut_at, told = self.plan.due(self._gone_by) + 1, 0.0
         step = start
-        with self.teacher.watching(self.student.model) as value, _fast_products():
+        with self.teacher.watching(self.student.model) as value, fast_products():
             if tensors is not None:
                 self.teacher.trust.restore(tensors["trust"], next(iter(self.student.values.values())))
             take = self._step(optimizer, value)
@@ -262,17 +262,3 @@ class Training:
 
     def _optimizer(self) -> torch.optim.Optimizer:
         return make_optimizer(self.student, self.plan.optimizer, self.rate, self.plan.weight_decay or 0.0)
-
-
-@contextmanager
-def _fast_products() -> Iterator[None]:
-    """Let a GPU round the operands of products to TF32: training steps are noisier than that."""
-    matmul: Any = torch.backends.cuda.matmul
-    # Torch has two switches for one thing, and refuses the older where the user has set the newer.
-    name, fast = ("fp32_precision", "tf32") if hasattr(matmul, "fp32_precision") else ("allow_tf32", True)
-    before = getattr(matmul, name)
-    setattr(matmul, name, fast)
-    try:
-        yield
-    finally:
-        setattr(matmul, name, before)

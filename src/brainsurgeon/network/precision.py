@@ -1,0 +1,79 @@
+"""How a GPU rounds products of float32, and whether cuDNN may be used: torch's switches, set for a while.
+
+Torch has two switches for the rounding, and refuses to read the older one where the newer says otherwise: so the newer
+is set and put back, which works whichever of them the user has set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Let no GPU kernel round float32 operands to TF32: in deep networks that alone changes gradients by a tenth."""
+    cudnn: Any = torch.backends.cudnn
+    with _products("ieee"), _agreeing(cudnn), _set([cudnn.conv, cudnn.rnn], "ieee"):
+        yield
+
+
+@contextmanager
+def fast_products() -> Iterator[None]:
+    """Let a GPU round the operands of products to TF32: training steps are noisier than that."""
+    with _products("tf32"):
+        yield
+
+
+def has_recurrent(model: nn.Module) -> bool:
+    """Say whether a model has layers that need `without_cudnn`."""
+    return any(isinstance(module, nn.RNNBase) for module in model.modules())
+
+
+@contextmanager
+def without_cudnn() -> Iterator[None]:
+    """Do without cuDNN: its recurrent layers have no gradients in eval mode; torch's own have."""
+    cudnn: Any = torch.backends.cudnn  # its own `flags` would set much else, and read the older switch
+    before = cudnn.enabled
+    cudnn.enabled = False
+    try:
+        yield
+    finally:
+        cudnn.enabled = before
+
+
+@contextmanager
+def _products(precision: str) -> Iterator[None]:
+    with _set([torch.backends.cuda.matmul], precision):
+        yield
+
+
+@contextmanager
+def _set(switches: list[Any], precision: str) -> Iterator[None]:
+    before = [switch.fp32_precision for switch in switches]
+    try:
+        for switch in switches:
+            switch.fp32_precision = precision
+        yield
+    finally:
+        for switch, own in zip(switches, before, strict=True):
+            switch.fp32_precision = own
+
+
+@contextmanager
+def _agreeing(backend: Any) -> Iterator[None]:
+    """Let the older switch say no as well where it can be read: a model may ask it."""
+    try:
+        allowed = backend.allow_tf32
+    except RuntimeError:  # the user has set the newer
+        yield
+        return
+    backend.allow_tf32 = False
+    try:
+        yield
+    finally:
+        backend.allow_tf32 = allowed
