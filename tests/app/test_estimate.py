@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from brainsurgeon.app.estimate import estimate_seconds
 from brainsurgeon.app.recipe import make_recipe
 from brainsurgeon.app.target import Target
 from brainsurgeon.network.sample_loss import BATCH, MODERATE
-from brainsurgeon.network.weights import find_weights
+from brainsurgeon.pruning.surgery import Surgery
 
 CPU = torch.device("cpu")
 
@@ -24,7 +25,7 @@ def estimated(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> dict[str, flo
     monkeypatch.setattr(module, "_median_time", lambda *_: 1.0)
     target = Target(network(), samples(300))
     recipe = make_recipe({"target": "demo", "sparsity": 0.5, **settings})
-    return estimate_seconds(recipe, target, find_weights(target.model), CPU)
+    return estimate_seconds(recipe, Surgery(target.model, target.data, target.loss))
 
 
 def test_gradients_are_counted_by_their_number_and_never_more_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,9 +45,26 @@ def test_a_search_costs_losses_and_several_sparsities_several_times_as_much(monk
 
 
 def test_training_takes_its_gradients_and_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert estimated(monkeypatch, method="gradual", max_gradients=3000)["gradual"] == pytest.approx(30.0)
+    monkeypatch.setattr(module, "seconds_of_training", lambda method, *_: method.max_gradients / 100)
+    assert estimated(monkeypatch, method="gradual", max_gradients=3000) == {"gradual": pytest.approx(30.0)}
+    assert estimated(monkeypatch, method="auto", max_gradients=500) == {"auto": pytest.approx(5.0)}
     limited = estimated(monkeypatch, method="gradual", max_gradients=3000, max_seconds=5)
     assert limited["gradual, at most"] == 5.0
+
+
+def test_stages_take_their_gradients_and_no_more_than_the_samples_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert estimated(monkeypatch, method="staged", max_gradients=500)["staged"] == pytest.approx(5.0)
+    most = make_recipe({"target": "demo", "method": "staged"}).make_methods()["staged"].schedule.total * 300
+    assert estimated(monkeypatch, method="staged", max_gradients=10**9)["staged"] == pytest.approx(0.01 * most)
+
+
+def test_auto_without_training_takes_its_layers_and_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "forecast", lambda *_: SimpleNamespace(seconds={"moments": 2.0, "solve": 3.0}))
+    search = estimated(monkeypatch, method="cbs", num_gradients=1000)
+    quick = estimated(monkeypatch, method="auto", effort="quick")
+    assert quick["auto"] > 5.0 + search["gradients"]
+    monkeypatch.setattr(module, "SMALL", 10)
+    assert estimated(monkeypatch, method="auto", effort="quick") == {"auto": 5.0}
 
 
 def test_a_race_halves_its_runners_and_doubles_its_batches() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 
 from brainsurgeon.app.recipe import Recipe
-from brainsurgeon.app.target import Target
 from brainsurgeon.engine.selection.recentred_search import LEAST_STEPS, MOST_STEPS
 from brainsurgeon.engine.update.scaled import SCALES
 from brainsurgeon.network.checks import check_loss
 from brainsurgeon.network.footprint import samples_in
 from brainsurgeon.network.gradients import collect_gradients
+from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.sample_loss import (
@@ -28,10 +28,16 @@ from brainsurgeon.network.sample_loss import (
     SampleLoss,
 )
 from brainsurgeon.network.weights import PrunableWeights
+from brainsurgeon.pruning.auto.candidates import RIVALS, ROWS, SMALL, by_fisher
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.gradual.timing import seconds_of_training
+from brainsurgeon.pruning.layerwise.forecast import forecast
+from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.one_shot import Examining, OneShot
+from brainsurgeon.pruning.path import trained
 from brainsurgeon.pruning.staged.method import Staged
+from brainsurgeon.pruning.surgery import Surgery
 from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, regroup
 
 PATIENCE = 2.0
@@ -43,44 +49,86 @@ ALGEBRA = 1.5
 """All else (reading the gradients, sorting, solving) takes about half the time of the losses once more."""
 
 
-def estimate_seconds(
-    recipe: Recipe, target: Target, weights: PrunableWeights, device: torch.device
-) -> dict[str, float]:
-    """Return the seconds of each part of a run, from a few gradients and losses timed here: rough, and said to be.
+def estimate_seconds(recipe: Recipe, surgery: Surgery) -> dict[str, float]:
+    """Return the seconds of each part of a run, from gradients, losses and steps timed here: rough, and said to be.
 
     Of a run in stages only the gradients can be foreseen.
     """
-    methods = recipe.make_methods()
-    shot = next((m for m in methods.values() if isinstance(m, OneShot) and m.uses_curvature), None)
-    settings = shot.examining if shot else Examining()
-    loss = BatchLoss(copy.deepcopy(target.model).to(device).eval().requires_grad_(False), target.loss)
-    stream = SampleStream(target.data, torch.Generator().manual_seed(recipe.seed), device, keep=1)
-    batches = list(regroup(stream.take(max(8, PROBE_ROWS * settings.gradient_batch)), BATCH))
-    check_loss(loss, batches[0])
-    measured, labelled = loss, batches
-    if isinstance(target.loss, Match):
-        generator = torch.Generator().manual_seed(recipe.seed)
-        measured, labelled = target.loss.pulled(loss.model), list(target.loss.drawn(batches, generator))
-    warming, row = _time_of_gradients(measured, weights, labelled, settings)
-    found = {"gradients": warming}
-    with torch.no_grad():
-        batch = _median_time(lambda: loss(batches[0]), device) * BATCH / batch_size(batches[0])
-    sample = SampleLoss(loss, weights, weights.flatten(loss.model), batches)
-    if shot:
-        available = samples_in(target.data) // settings.gradient_batch
-        found["gradients"] += row * min(settings.num_gradients, available)
-    for name, method in methods.items():
-        if isinstance(method, Staged | Gradual | Auto):
-            taken = float(method.gradients if isinstance(method, Auto) else method.max_gradients)
-            if isinstance(method, Staged):
-                taken = min(taken, samples_in(target.data) * method.schedule.total)
-            seconds = min(row / settings.gradient_batch * taken, method.max_seconds or math.inf)
-            found[f"{name}, at most" if method.max_seconds else name] = seconds * len(recipe.sparsities)
-        elif isinstance(method, OneShot) and (
-            evaluated := _evaluated(method, samples_in(target.data), sample.flops_per_batch())
-        ):
-            found[name] = ALGEBRA * evaluated * batch * len(recipe.sparsities)
+    runs, each = len(recipe.sparsities), _Timed(recipe, surgery)
+    sparsity = recipe.sparsity_of(recipe.sparsities[0], surgery.weights.parts)
+    found: dict[str, float] = {}
+    for name, asked in recipe.make_methods().items():
+        method = trained(asked, surgery, each.batches[0]) if isinstance(asked, Auto) else asked
+        limit = getattr(asked, "max_seconds", None) or math.inf
+        if isinstance(method, Gradual):
+            seconds = seconds_of_training(method, surgery, sparsity, recipe.budget)
+        elif isinstance(method, Staged):
+            seconds = each.seconds_of_gradients(min(method.max_gradients, each.samples * method.schedule.total))
+        elif isinstance(method, Auto):
+            seconds = _at_once(method, surgery, sparsity, recipe, each)
+        elif isinstance(method, OneShot):
+            if method.uses_curvature:
+                found["gradients"] = each.seconds_of_rows(each.settings.num_gradients)
+            seconds = each.seconds_of_losses(method)
+        else:
+            continue
+        if seconds:
+            found[name if limit == math.inf else f"{name}, at most"] = min(seconds, limit) * runs
     return found
+
+
+def _at_once(method: Auto, surgery: Surgery, sparsity: float | None, recipe: Recipe, each: _Timed) -> float:
+    """Return the seconds of `auto` where nothing is trained: layer by layer and, for small networks, a search."""
+    seconds = 0.0
+    if linear_maps(surgery.original, surgery.weights.names):
+        seconds += sum(forecast(surgery, sparsity, Layerwise(pattern=method.pattern), recipe.budget).seconds.values())
+    if surgery.weights.size <= SMALL:
+        seconds += each.seconds_of_rows(ROWS) + each.seconds_of_losses(by_fisher(ROWS, RIVALS))
+    return seconds
+
+
+class _Timed:
+    """What is timed on a few samples, each when it is first asked for."""
+
+    def __init__(self, recipe: Recipe, surgery: Surgery):
+        shots = [m for m in recipe.make_methods().values() if isinstance(m, OneShot) and m.uses_curvature]
+        self.settings = shots[0].examining if shots else Examining()
+        self.recipe, self.surgery = recipe, surgery
+        self.loss = surgery.batch_loss
+        stream = SampleStream(surgery.data, torch.Generator().manual_seed(recipe.seed), surgery.device, keep=1)
+        self.batches = list(regroup(stream.take(max(8, PROBE_ROWS * self.settings.gradient_batch)), BATCH))
+        check_loss(self.loss, self.batches[0])
+        self.samples = samples_in(surgery.data)
+
+    def seconds_of_rows(self, count: float) -> float:
+        """Return the seconds of so many rows of gradients, or of as many as there are samples for."""
+        warming, row = self._gradients
+        return warming + row * min(count, self.samples // self.settings.gradient_batch)
+
+    def seconds_of_gradients(self, samples: float) -> float:
+        """Return the seconds of the gradients of so many samples, some of them asked again."""
+        return self._gradients[1] / self.settings.gradient_batch * samples
+
+    @cached_property
+    def _gradients(self) -> tuple[float, float]:
+        measured, labelled, asked = self.loss, self.batches, self.surgery.loss
+        if isinstance(asked, Match):
+            generator = torch.Generator().manual_seed(self.recipe.seed)
+            measured, labelled = asked.pulled(self.loss.model), list(asked.drawn(self.batches, generator))
+        return _time_of_gradients(measured, self.surgery.weights, labelled, self.settings)
+
+    def seconds_of_losses(self, method: OneShot) -> float:
+        """Return the seconds of the losses that a one-shot method asks for, and of its algebra."""
+        weights = self.surgery.weights
+        sample = SampleLoss(self.loss, weights, weights.flatten(self.loss.model), self.batches)
+        evaluated = _evaluated(method, self.samples, sample.flops_per_batch())
+        return ALGEBRA * evaluated * self._batch if evaluated else 0.0
+
+    @cached_property
+    def _batch(self) -> float:
+        with torch.no_grad():
+            seconds = _median_time(lambda: self.loss(self.batches[0]), self.surgery.device)
+        return seconds * BATCH / batch_size(self.batches[0])
 
 
 def _evaluated(method: OneShot, available: float, flops: float) -> float:

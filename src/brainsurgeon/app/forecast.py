@@ -94,7 +94,7 @@ def _seconds(recipe: Recipe, target: Target, surgery: Surgery, methods: dict[str
         for step, seconds in forecast(surgery, sparsity, method, recipe.budget).seconds.items():
             found[step if len(methods) == 1 else f"{name}: {step}"] = seconds * len(recipe.sparsities)
     if any(method.uses_curvature for name, method in methods.items() if name not in streamed):
-        found |= estimate_seconds(recipe, target, surgery.weights, surgery.device)
+        found |= estimate_seconds(recipe, surgery)
     return found
 
 

@@ -125,3 +125,29 @@ def begun(toy: Any, **settings: Any) -> AutoRun:
     surgery = Surgery(*toy, progress=False)
     task = Task(copy.deepcopy(surgery.original), [], 0, silent, Clock(surgery.device, silent))
     return AutoRun(Auto(**settings), surgery, task)
+
+
+def test_what_candidates_take_is_told_by_the_time_of_a_pass(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, weights = begun(toy), sum(p.numel() for p in toy[0].parameters() if p.dim() > 1)
+    monkeypatch.setattr(module, "seconds_a_sample", lambda *_: 0.001)
+    monkeypatch.setattr(module, "_flops", lambda: 1e3)
+
+    def told(*methods: Any) -> float:
+        return module.seconds_of(run, [module.Candidate("one", method) for method in methods])
+
+    assert told(Gradual("auto", max_gradients=10_000)) == pytest.approx(50.0)
+    inputs = sum(p.numel() * p.shape[1] for p in toy[0].parameters() if p.dim() > 1)
+    assert inputs > weights
+    layers = told(Layerwise(max_samples=20))
+    assert layers == pytest.approx(module.LAYER_PASSES * 20 * 0.001 + module.LAYER_WORK * inputs / 1e3)
+    assert told(Layerwise(max_samples=20), module.by_fisher(10, ())) == pytest.approx(layers + 9 + 5)
+    assert told(OneShot(module.Magnitude(), name="mp")) == 0.0
+
+
+def test_the_plan_is_told_before_anything_is_tried(toy: Any) -> None:
+    seen: list[Any] = []
+    Surgery(*toy, progress=False, callback=seen.append).prune(0.8, "auto", max_gradients=1000)
+    plan = next(number for number, event in enumerate(seen) if event.stage == "plan")
+    assert 0 < seen[plan].values["about seconds"] < 600
+    assert "layerwise" in seen[plan].values["candidates"]
+    assert all(event.stage not in ("layers", "training", "candidates") for event in seen[:plan])

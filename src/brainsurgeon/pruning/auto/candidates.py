@@ -54,6 +54,12 @@ LAYERED = 0.7
 LAYER_WORK, LAYER_PASSES = 700, 8
 """Operations that the layer solver takes for each weight and input of its row; forward passes of a calibration."""
 
+RIVALS = (Magnitude(), WoodFisher())
+"""Masks that the search is compared with where there is time."""
+
+STEP_PASSES = 5
+"""Forward passes that a sample's step of training is about as long as, the dense network's answer among them."""
+
 Method = OneShot | Layerwise | Gradual | Staged
 
 
@@ -78,7 +84,7 @@ def candidates(run: AutoRun) -> Iterator[Candidate]:
     if layered and not (seen and is_sure(run.method.gradients, run.few, texts, size)):
         yield Candidate("layerwise", Layerwise())
     if size <= SMALL and not trains:
-        yield Candidate("cbs", _by_fisher(min(ROWS, run.samples.size), (Magnitude(), WoodFisher())))
+        yield Candidate("cbs", by_fisher(min(ROWS, run.samples.size), RIVALS))
     if not layered and (trains or size > SMALL):
         yield Candidate("mp", OneShot(Magnitude(), name="mp"))
     yield from _trained(run, layered)
@@ -110,7 +116,7 @@ def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
             run.notes.append("there is no time for layerwise, which is left out")
     rows = _rows_in_time(run, 0.2 if trains else 0.4)
     if rows >= min(LEAST_ROWS, run.samples.size):
-        search = _by_fisher(rows, (), JUDGED)
+        search = by_fisher(rows, (), JUDGED)
         yield Candidate("mp+cbs-u", replace(search, selection=Magnitude(), name="mp+cbs-u"), 0.4)
         share = 0.3 if trains else 0.5
         passes = SEARCH_PASSES * seconds_a_sample(run.surgery.batch_loss, run.held_out[0])
@@ -124,7 +130,8 @@ def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
     yield from _trained(run, layered)
 
 
-def _by_fisher(rows: int, rivals: tuple[Any, ...], judged: int = 5000) -> OneShot:
+def by_fisher(rows: int, rivals: tuple[Any, ...], judged: int = 5000) -> OneShot:
+    """Return the candidate that searches by the Fisher matrix of so many gradients."""
     return OneShot(RecentredSearch(), Scaled(Joint()), rivals, "cbs", num_gradients=rows, loss_samples=judged)
 
 
@@ -156,6 +163,21 @@ def _is_hurried(run: AutoRun) -> bool:
     return bool(agreed(run.task.clock.left < HURRIED * epoch))
 
 
+def seconds_of(run: AutoRun, chosen: list[Candidate]) -> float:
+    """Return about how many seconds candidates will take, by the time of a forward pass."""
+    passes = work = 0.0
+    for method in (candidate.method for candidate in chosen):
+        if isinstance(method, Gradual | Staged):
+            passes += STEP_PASSES * method.max_gradients
+        if isinstance(method, Layerwise):
+            passes += LAYER_PASSES * min(method.max_samples, run.samples.size)
+            work += _layer_work(run)
+        if isinstance(method, OneShot) and method.uses_curvature:
+            passes += SEARCH_PASSES + STEP_PASSES * ROWS
+    each = seconds_a_sample(run.surgery.batch_loss, run.held_out[0]) if passes else 0.0
+    return float(agreed(passes * each + (work / _flops() if work else 0.0)))
+
+
 def _rows_in_time(run: AutoRun, share: float) -> int:
     """Return how many gradients, with the algebra on them, fit in a share of the time left; a few are timed."""
     surgery, seconds = run.surgery, share * run.task.clock.left
@@ -175,13 +197,17 @@ def _samples_in_time(run: AutoRun, share: float, passing: float) -> int:
     `passing` is the share that their passes may take.
     """
     left = run.task.clock.left
-    maps = linear_maps(run.surgery.original, run.surgery.weights.names)
-    work = sum(layer.weight.numel() * layer.rows(layer.weight).shape[-1] for layer in maps)
-    seconds = agreed(min(passing * left, share * left - LAYER_WORK * work / _flops()))
+    seconds = agreed(min(passing * left, share * left - _layer_work(run) / _flops()))
     if seconds <= 0:
         return 0
     fitting = int(seconds / (LAYER_PASSES * agreed(seconds_a_sample(run.surgery.batch_loss, run.held_out[0]))))
     return 0 if fitting < LEAST_ROWS else min(Layerwise().max_samples, fitting)
+
+
+def _layer_work(run: AutoRun) -> float:
+    """Return the operations of the layer solver."""
+    maps = linear_maps(run.surgery.original, run.surgery.weights.names)
+    return LAYER_WORK * sum(layer.weight.numel() * layer.rows(layer.weight).shape[-1] for layer in maps)
 
 
 def _flops() -> float:

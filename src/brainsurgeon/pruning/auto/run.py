@@ -17,7 +17,7 @@ from brainsurgeon.events.clock import TimeUp
 from brainsurgeon.network.buffers import become
 from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
 from brainsurgeon.network.loss import output_loss
-from brainsurgeon.pruning.auto.candidates import Candidate, candidates, candidates_in_time
+from brainsurgeon.pruning.auto.candidates import Candidate, candidates, candidates_in_time, seconds_of
 from brainsurgeon.pruning.auto.found import Found, first_found, load_found, save_found
 from brainsurgeon.pruning.gradual.loop import DivergedError
 from brainsurgeon.pruning.gradual.method import Gradual
@@ -81,8 +81,9 @@ class AutoRun:
         """Yield the candidates; within a limit each is thought of when those before it are done."""
         if not self.clock.is_limited:
             chosen = [candidate.within(self.method.pattern) for candidate in candidates(self)]
-            names = ", ".join(candidate.name for candidate in chosen)
-            self.task.notify(Event("plan", 0, len(chosen), {"candidates": names}))
+            told: dict[str, Value] = {"candidates": ", ".join(candidate.name for candidate in chosen)}
+            told["about seconds"] = float(f"{seconds_of(self, chosen):.2g}")
+            self.task.notify(Event("plan", 0, len(chosen), told))
             yield from chosen
             return
         try:
