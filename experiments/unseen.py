@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.files.versions import versions
+from brainsurgeon.network.evaluate import evaluate
 from brainsurgeon.paper.accuracy import accuracy
 from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_network
 from brainsurgeon.pruning.gradual.loop import Plan
@@ -44,10 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     protocol = PROTOCOLS["resnet20"]
     seen, unseen = _split(load_images(protocol, options.data).train())
     model = load_network(protocol, [options.checkpoints]).to(options.device)
-    autocast = torch.autocast(torch.device(options.device).type, torch.bfloat16, enabled=options.bfloat16)
+    if options.bfloat16:
+        model = in_bfloat16(model)
     if not options.dense.exists():
-        with autocast:
-            train(model, (seen[0].to(options.device), seen[1].to(options.device)), options.epochs)
+        train(model, (seen[0].to(options.device), seen[1].to(options.device)), options.epochs)
         torch.save(model.state_dict(), options.dense)
     model.load_state_dict(torch.load(options.dense, weights_only=True, map_location=options.device))
     print(f"dense, unseen images: {accuracy(model, unseen):.2f}", flush=True)
@@ -60,12 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if is_done(options.results / "unseen.jsonl", key):
             continue
         common: dict[str, Any] = {"include": protocol.settings.get("include"), "seed": options.seed, "progress": False}
-        with autocast:
-            result = prune(model, seen, float(sparsity), method(dict(given)), **common)
+        result = prune(model, seen, float(sparsity), method(dict(given)), **common)
         line: Record = {"accuracy": accuracy(result.model, unseen), "held_out_loss": result.loss_after}
+        line |= {"unseen_loss": evaluate(result.model, unseen, loss="cross_entropy")["loss"]}
         line |= {"learning_rate": result.settings.get("learning_rate"), "versions": versions(options.device)}
         append(options.results / "unseen.jsonl", key | line)
-        print(f"{run} seed {options.seed}: {line['accuracy']:.2f}", flush=True)
+        print(f"{run} seed {options.seed}: {line['accuracy']:.2f}, loss {line['unseen_loss']:.4f}", flush=True)
 
 
 def unseen_table() -> str:
@@ -92,6 +94,22 @@ def method(given: dict[str, Any]) -> Method:
     return Gradual("auto", plan=plan, augment=crop_and_flip, **given)
 
 
+def in_bfloat16(model: nn.Module) -> nn.Module:
+    """Let a model pass forward in bfloat16, its weights and its outputs in float32.
+
+    The caller's autocast does not reach pruning, and kept around many steps it would go on with the first weights.
+    """
+
+    def forward(self: nn.Module, inputs: Tensor) -> Tensor:
+        with torch.autocast(inputs.device.type, torch.bfloat16):
+            found: Tensor = kind.forward(self, inputs)
+        return found.float()
+
+    kind: Any = type(model)
+    model.__class__ = type(kind.__name__, (kind,), {"forward": forward})
+    return model
+
+
 def train(model: nn.Module, seen: Pairs, epochs: int = EPOCHS) -> None:
     """Train from scratch: SGD with momentum, a rate that rises over a fifth of the steps and falls to zero."""
     torch.manual_seed(0)
@@ -116,6 +134,8 @@ def train(model: nn.Module, seen: Pairs, epochs: int = EPOCHS) -> None:
             cross_entropy(model(inputs.to(memory_format=torch.channels_last)), targets).backward()
             optimizer.step()
             step += 1
+    if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+        raise BrainsurgeonError("the dense network diverged")
 
 
 def _split(pairs: Pairs) -> tuple[Pairs, Pairs]:
