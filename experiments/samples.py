@@ -27,6 +27,7 @@ from experiments.records import RESULTS, Record, append, command_line, is_done, 
 JUDGED, CLASSES = 10_000, 10
 SHARES = (0.0, 0.25, 0.5, 0.75)
 SPARSITIES = (0.9, 0.95, 0.98)
+Pairs = tuple[Tensor, Tensor]
 ASKED: tuple[tuple[int | None, int, float], ...] = ((None, 60_000, 0.0), (None, 240_000, 0.0), (None, 240_000, 0.1))
 """Samples, sample gradients and the share of random labels that `doubt` is asked with."""
 FEW = (1000, 120_000, 0.0)
@@ -39,12 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     protocol = PROTOCOLS["mlpnet"]
     model = load_network(protocol, [options.checkpoints]).to(options.device)
-    inputs, targets = load_images(protocol, options.data).train()
-    order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(5))
-    own, others = order[:-JUDGED], order[-JUDGED:]
+    (inputs, targets), others = apart(load_images(protocol, options.data).train())
     path = options.results / "samples.jsonl"
     for (samples, gradients, wrong), given in _settings():
-        labels = _mislabelled(targets[own], wrong)
+        labels = _mislabelled(targets, wrong)
         for sparsity in SPARSITIES:
             for seed in options.seeds:
                 key = {"samples": samples, "max_gradients": gradients, "wrong": wrong, "given": given}
@@ -53,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     continue
                 method = Gradual("auto", max_gradients=gradients, max_samples=samples, **given)
                 start = time.process_time()
-                result = prune(model, (inputs[own], labels), sparsity, method, seed=seed, progress=False)
+                result = prune(model, (inputs, labels), sparsity, method, seed=seed, progress=False)
                 line = key | {"cpu_seconds": time.process_time() - start}
-                line |= {"accuracy": accuracy(result.model, (inputs[others], targets[others]))}
+                line |= {"accuracy": accuracy(result.model, others)}
                 line |= {"held_out_loss": result.loss_after, "learning_rate": result.settings["learning_rate"]}
                 append(path, line | {"command": command_line("samples", arguments or sys.argv[1:])})
                 print(line, flush=True)
@@ -86,6 +85,13 @@ def _settings() -> Iterator[tuple[tuple[int | None, int, float], dict[str, Any]]
 
 def _kind(run: Record) -> tuple[int | None, int, float]:
     return run["samples"], run["max_gradients"], run["wrong"]
+
+
+def apart(pairs: Pairs) -> tuple[Pairs, Pairs]:
+    """Return the training images that prune, and 10,000 others that judge."""
+    order = torch.randperm(len(pairs[0]), generator=torch.Generator().manual_seed(5))
+    own, others = order[:-JUDGED], order[-JUDGED:]
+    return (pairs[0][own], pairs[1][own]), (pairs[0][others], pairs[1][others])
 
 
 def _mislabelled(targets: Tensor, share: float) -> Tensor:

@@ -1,7 +1,9 @@
 """One loss for every calling convention."""
 
 import copy
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from torch.nn.utils import parameters_to_vector
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss
-from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, distillation_loss, output_loss, variance_of
+from brainsurgeon.network.loss import LOSSES, BatchLoss, LossLike, output_loss, variance_of
 
 
 class OwnLoss(nn.Module):
@@ -114,12 +116,17 @@ def test_unknown_losses_are_refused_with_the_known_ones() -> None:
         BatchLoss(nn.Linear(6, 3), 3)  # type: ignore[arg-type]
 
 
+def distance_from(loss: LossLike, dense: nn.Module, probe: Any) -> Callable[[nn.Module, Any], Tensor]:
+    """The distance of a model's outputs from a dense one's."""
+    parts = output_loss(loss, dense, probe)
+    assert parts is not None
+    return parts.distance_from(dense)
+
+
 def matching(case: Case) -> tuple[nn.Module, BatchLoss]:
     """A model, and the distance of its outputs from those it has now."""
     model = case.model().eval()
-    distance = distillation_loss(case.loss, copy.deepcopy(model))
-    assert distance is not None
-    return model, BatchLoss(model, distance)
+    return model, BatchLoss(model, distance_from(case.loss, copy.deepcopy(model), case.data()))
 
 
 WITH_OUTPUTS = [name for name in CASES if name != "dict_batch"]
@@ -151,8 +158,7 @@ def test_the_hessian_of_the_distance_is_the_fisher_matrix(loss: str) -> None:
     layers = [nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)]
     model = seeded(lambda: nn.Sequential(*layers, *([nn.LogSoftmax(1)] if loss == "nll" else [])), 0).double()
     x = seeded(lambda: torch.randn(5, 3), 1).double()
-    distance = distillation_loss(loss, copy.deepcopy(model))
-    assert distance is not None
+    distance = distance_from(loss, copy.deepcopy(model), (x, None))
     start = parameters_to_vector(model.parameters()).detach()
 
     def named(flat: Tensor) -> dict[str, Tensor]:
@@ -193,13 +199,8 @@ def test_outputs_that_are_no_classes_are_matched_by_their_squared_difference() -
     before = model(x).detach()
     with torch.no_grad():
         model[2].bias.add_(0.5)  # type: ignore[index, operator, union-attr]
-    assert distance(case.data()).item() == pytest.approx(0.25, rel=1e-5)
+    assert distance(case.data()).item() == pytest.approx(0.25 / float(before.var(correction=0)), rel=1e-5)
     torch.testing.assert_close(model(x) - before, torch.full_like(before, 0.5))
-
-
-@pytest.mark.parametrize("loss", ["model", dict_loss], ids=["the model's own", "of model and batch"])
-def test_a_loss_that_does_not_see_outputs_has_no_distance(loss: LossLike) -> None:
-    assert distillation_loss(loss, nn.Linear(3, 1)) is None
 
 
 def test_outputs_that_are_no_tensor_have_no_distance() -> None:
@@ -213,8 +214,8 @@ def test_outputs_that_are_no_tensor_have_no_distance() -> None:
         return F.cross_entropy(output["logits"], target)
 
     model = Structured(6, 3)
-    assert distillation_loss(loss, model, pair()) is None
-    assert distillation_loss("cross_entropy", nn.Linear(6, 3), pair()) is not None
+    assert output_loss(loss, model, pair()) is None
+    assert output_loss("cross_entropy", nn.Linear(6, 3), pair()) is not None
 
 
 @pytest.mark.parametrize(
@@ -224,10 +225,8 @@ def test_outputs_that_are_no_tensor_have_no_distance() -> None:
 )
 def test_a_loss_of_classes_is_known_as_a_function_and_as_a_module_too(loss: LossLike) -> None:
     dense, model = nn.Linear(6, 3), nn.Linear(6, 3)
-    named, given = distillation_loss("cross_entropy", dense), distillation_loss(loss, dense)
-    assert named is not None
-    assert given is not None
     batch = (torch.randn(5, 6), torch.zeros(5, dtype=torch.long))
+    named, given = distance_from("cross_entropy", dense, batch), distance_from(loss, dense, batch)
     assert torch.equal(given(model, batch), named(model, batch))
 
 
@@ -292,8 +291,7 @@ class Returning(nn.Module):
 
 def test_the_distance_of_tokens_is_the_mean_divergence_over_all_positions() -> None:
     dense, tokens = BY_NAME["llama"].model(), BY_NAME["llama"].data()
-    distance = distillation_loss("next_token", dense)
-    assert distance is not None
+    distance = distance_from("next_token", dense, tokens)
     assert float(distance(dense, tokens)) == pytest.approx(0, abs=1e-6)
     other = copy.deepcopy(dense)
     with torch.no_grad():
@@ -351,8 +349,7 @@ def test_the_distance_of_pixels_is_the_mean_divergence_over_all_of_them(loss: Lo
     """Classes lie along the second axis, whatever comes after it: the divergence of every pixel, one by one."""
     dense, model = seeded(lambda: nn.Conv2d(3, 4, 1).double(), 0), seeded(lambda: nn.Conv2d(3, 4, 1).double(), 1)
     x = seeded(lambda: torch.randn(5, 3, 2, 6, dtype=torch.float64), 2)
-    distance = distillation_loss(loss, dense)
-    assert distance is not None
+    distance = distance_from(loss, dense, (x, None))
     found = distance(model, (x, torch.zeros(5, 2, 6).long()))
     each = []
     for sample, row, column in product(range(5), range(2), range(6)):

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -121,37 +120,6 @@ def _on_output(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[nn.Module,
     return of_model
 
 
-def distillation_loss(
-    loss: LossLike, dense: nn.Module, probe: Batch | None = None
-) -> Callable[[nn.Module, Batch], Tensor] | None:
-    """Return the distance of a model's outputs from the dense model's, None where the loss does not see outputs.
-
-    For a loss of classes the mean Kullback–Leibler divergence of the dense model's probabilities, whose Hessian at the
-    dense weights is the Fisher matrix; for any other the mean squared difference. None, too, where the output for the
-    `probe` is no tensor.
-    """
-    if loss == NEXT_TOKEN:
-        return partial(_token_distance, dense)
-    if loss == "model" or (callable(loss) and not isinstance(loss, str) and _takes_model(loss)):
-        return None
-    if probe is not None:
-        with torch.no_grad():
-            if not isinstance(call(dense, probe[0]), Tensor):
-                return None
-    of_classes = _of_classes(loss)
-
-    def distance(model: nn.Module, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            wanted = call(dense, batch[0])
-        found = call(model, batch[0])
-        if not of_classes:
-            return F.mse_loss(found, wanted)
-        found, wanted = F.log_softmax(found, 1), F.log_softmax(wanted, 1)
-        return (wanted.exp() * (wanted - found)).sum(1).mean()
-
-    return distance
-
-
 @dataclass(frozen=True)
 class OutputLoss:
     """A loss in two steps: from model and batch to outputs, one tensor, and from those and the batch to the loss.
@@ -182,6 +150,19 @@ class OutputLoss:
             return value
         return distance(found, wanted, self.axis, temperature, self.variance)
 
+    def distance_from(self, dense: nn.Module) -> Callable[[nn.Module, Batch], Tensor]:
+        """Return the distance of a model's outputs from the dense one's, as a `loss(model, batch)`.
+
+        Its gradient at the dense weights is zero; for classes its Hessian there is the Fisher matrix.
+        """
+
+        def between(model: nn.Module, batch: Batch) -> Tensor:
+            with torch.no_grad():
+                wanted = self.outputs(dense, batch)
+            return self.distance(self.outputs(model, batch), wanted)
+
+        return between
+
 
 def distance(
     found: Tensor, wanted: Tensor, axis: int | None, temperature: float = 1.0, variance: float = 1.0
@@ -192,8 +173,9 @@ def distance(
     """
     if axis is None:
         return (found - wanted).square().mean() / variance
-    p = (wanted.float() / temperature).log_softmax(axis)
-    q = (found.float() / temperature).log_softmax(axis)
+    wide = torch.promote_types(wanted.dtype, torch.float32)  # half precision cannot hold the logarithms
+    p = (wanted.to(wide) / temperature).log_softmax(axis)
+    q = (found.to(wide) / temperature).log_softmax(axis)
     return temperature**2 * (p.exp() * (p - q)).sum(axis).mean()
 
 
@@ -228,14 +210,6 @@ def output_loss(loss: LossLike, model: nn.Module, probe: Batch) -> OutputLoss | 
 def _of_classes(loss: LossLike) -> bool:
     named = loss in ("cross_entropy", "nll", F.cross_entropy, F.nll_loss)
     return named or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
-
-
-def _token_distance(dense: nn.Module, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean divergence of a language model's predictions from the dense model's, position by position."""
-    with torch.no_grad():
-        wanted = token_logits(dense, batch).float().log_softmax(-1)
-    found = token_logits(model, batch).float().log_softmax(-1)
-    return (wanted.exp() * (wanted - found)).sum(-1).mean()
 
 
 def _next_token(model: nn.Module, batch: Batch) -> Tensor:

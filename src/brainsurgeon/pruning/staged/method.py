@@ -19,7 +19,7 @@ from brainsurgeon.engine.update import Joint, Keep
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.checks import check_loss, check_separate
 from brainsurgeon.network.gradients import check_slope
-from brainsurgeon.network.loss import BatchLoss, distillation_loss
+from brainsurgeon.network.loss import BatchLoss, output_loss
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.sample_loss import SampleLoss
 from brainsurgeon.network.weights import Layer
@@ -149,8 +149,11 @@ class Staged:
     def _losses(self, surgery: Surgery, probe: Any) -> dict[str, BatchLoss]:
         """Return the loss and, where the outputs can be compared, the distance from the dense ones, on one model."""
         live = BatchLoss(copy.deepcopy(surgery.batch_loss.model), surgery.loss)
-        distance = distillation_loss(surgery.loss, surgery.batch_loss.model, probe)
-        return {"loss": live} | ({} if distance is None else {"distillation": BatchLoss(live.model, distance)})
+        dense = surgery.batch_loss.model
+        parts = output_loss(surgery.loss, dense, probe)
+        if parts is None or parts.own is not None:  # the loss is that distance already
+            return {"loss": live}
+        return {"loss": live, "distillation": BatchLoss(live.model, parts.distance_from(dense))}
 
     def _parts(
         self,
