@@ -17,6 +17,7 @@ from brainsurgeon.paper.reproduce.published import PUBLISHED
 from brainsurgeon.paper.reproduce.tables import TITLES as PAPER_TITLES
 from brainsurgeon.paper.reproduce.tables import YARDSTICK
 from brainsurgeon.pruning.one_shot import FISHERS
+from experiments.ablation import ablation_table
 from experiments.finetune import before_and_after
 from experiments.first_cuts import first_cuts_table
 from experiments.forecasts import forecast_table
@@ -134,6 +135,7 @@ def labels() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "ablation": ablation_table,
     "beyond": beyond_tables,
     "beyond-beside": beside,
     "budgets": budgets_table,
