@@ -372,3 +372,28 @@ def test_legs_within_a_limit_are_for_one_process(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("brainsurgeon.pruning.path.world_size", lambda: 2)
     with pytest.raises(BrainsurgeonError, match="max_seconds=9 are for one process: 2 ranks"):
         Path(Surgery(trained(), rings(0), progress=False), Gradual(max_seconds=9.0), anchor=0.5)
+
+
+@pytest.mark.parametrize("settings", [{"validation": rings(9, 60)}, {"judged": False}, {}], ids=["set", "unjudged", ""])
+@pytest.mark.parametrize("method", ["gradual", "auto", "staged"])
+def test_a_loader_is_read_once_for_all_legs(method: str, settings: dict[str, Any]) -> None:
+    """Every leg has the samples that it would have read itself."""
+    reads: list[int] = []
+
+    def batches() -> Iterator[Any]:
+        reads.append(1)
+        return iter([rings(seed, 40) for seed in range(3)])
+
+    def legs(data: Any) -> list[PruningResult]:
+        surgery = Surgery(trained(), data, progress=False)
+        path = Path(surgery, make_method(method, {"max_gradients": 1000}), anchor=0.5, **settings)
+        before = len(reads)
+        one = path.go(0.5, None, 0.5)
+        two = path.go(0.7, one, 1.0)
+        assert len(reads) == before
+        return [one.result, two.result]
+
+    found, expected = legs(Read(batches)), legs([rings(seed, 40) for seed in range(3)])
+    for one, other in zip(found, expected, strict=True):
+        assert one.loss_after == other.loss_after
+        assert all(torch.equal(one.masks[name], mask) for name, mask in other.masks.items())

@@ -208,6 +208,15 @@ def test_weights_say_how_often_a_sample_is_drawn(source: str) -> None:
     assert names(samples.draw(40, 3, torch.ones(80))) != names(samples.draw(40, 2, torch.ones(80)))
 
 
+@every_source
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_parts_in_order_make_up_the_whole(source: str, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOKED", 7)
+    samples = TrainingSamples(SOURCES[source](SIZE), 0, CPU)
+    parts = [names(samples.in_order(lambda n, r=r: range(r * n // ranks, (r + 1) * n // ranks))) for r in range(ranks)]
+    assert [name for part in parts for name in part] == names(samples.in_order())
+
+
 def test_single_samples_in_the_place_of_batches_are_refused_in_words() -> None:
     single = [(torch.randn(4), torch.tensor(1)) for _ in range(20)]
     with pytest.raises(BrainsurgeonError, match=r"single samples become batches by torch\.utils\.data\.DataLoader"):

@@ -25,7 +25,7 @@ def doubts(parts: OutputLoss, dense: nn.Module, batches: Iterable[Batch]) -> Ten
     for batch in batches:
         pulse()
         found.append(1 - parts.outputs(dense, batch).float().softmax(1).amax(1))
-    return torch.cat(found).cpu()
+    return torch.cat(found).cpu() if found else torch.zeros(0)
 
 
 def emphasis(doubt: Tensor, share: float) -> Tensor | None:

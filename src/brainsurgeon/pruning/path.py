@@ -43,8 +43,8 @@ from brainsurgeon.pruning.methods import Method, describe
 from brainsurgeon.pruning.outcome import Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
-from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_tokens, moved
-from brainsurgeon.samples.held_out import FEWEST, MOST_HELD_OUT, TrainingSamples
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_one_batch, is_tokens, moved
+from brainsurgeon.samples.held_out import FEWEST, MOST_HELD_OUT, TrainingSamples, read_once
 
 if TYPE_CHECKING:
     from brainsurgeon.pruning.surgery import Surgery
@@ -185,16 +185,23 @@ class Path:
         """Return the surgery of the legs, on what they may see, and the samples that they are judged on."""
         _ = self.surgery.batch_loss  # made before it is shared: a surgery copied without it would make another
         part, data = copy.copy(self.surgery), self.surgery.data
-        generator = torch.Generator().manual_seed(self.seed)
+        # Other methods mean calibration samples by that name, or have none.
+        splitting = self.asked if isinstance(self.asked, Gradual | Staged | Auto) else None
+        limit = None if splitting is None else splitting.max_samples
+        if (
+            splitting is not None
+            and data is not None
+            and not is_one_batch(data)
+            and (validation is not None or not judged)
+        ):
+            part.data, part._examined = read_once(data, self.seed, limit), {}  # once for all legs
         if validation is not None:
+            generator = torch.Generator().manual_seed(self.seed)
             held_out = [moved(batch, self.surgery.device) for batch in as_batches(validation, generator)]
             self._check(held_out, validation)
             return part, held_out
         if data is None or not judged:
             return part, []
-        # Other methods mean calibration samples by that name, or have none.
-        splitting = self.asked if isinstance(self.asked, Gradual | Staged | Auto) else None
-        limit = None if splitting is None else splitting.max_samples
         samples = TrainingSamples(data, self.seed, self.surgery.device, limit, MOST_HELD_OUT)
         if splitting is not None and samples.size < FEWEST:
             raise _too_few(samples)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -71,7 +71,7 @@ class TrainingSamples:
             self._bring(device)
             self.size = len(self._order)
         else:
-            self._held, self._units = _hold_out(_read(as_batches(data, generator), limit or MOST_READ), wanted)
+            self._held, self._units = _hold_out(read_once(data, seed, limit), wanted)
             self.size = sum(map(batch_size, self._units))
         self.doubt: torch.Tensor | None = None
         """What the dense network has said of the training samples, once it was asked."""
@@ -116,12 +116,13 @@ class TrainingSamples:
         else:
             yield from (data_part(self._data, chosen) for chosen in self._order.split(READ))
 
-    def in_order(self) -> Iterator[Batch]:
-        """Yield the training samples in the order of their weights."""
+    def in_order(self, chosen: Callable[[int], range] = range) -> Iterator[Batch]:
+        """Yield the training samples in the order of their weights; of so many batches those that are `chosen`."""
         if self._units is not None:
-            yield from map(self._move, self._units)
-        else:
-            yield from (self._move(data_part(self._data, chosen)) for chosen in self._order.split(LOOKED))
+            yield from (self._move(self._units[number]) for number in chosen(len(self._units)))
+            return
+        parts = self._order.split(LOOKED)
+        yield from (self._move(data_part(self._data, parts[number])) for number in chosen(len(parts)))
 
     def draw(self, count: int, stage: int, weights: torch.Tensor | None = None) -> Iterator[Batch]:
         """Yield `count` samples for a stage (as many as there are where there are fewer).
@@ -160,9 +161,10 @@ def data_part(data: Batch, chosen: torch.Tensor) -> Batch:
     return map_tensors(lambda tensor: tensor[sent(chosen, tensor.device)], data)
 
 
-def _read(batches: Iterator[Batch], limit: int) -> list[Batch]:
-    units, count = [], 0
-    for batch in batches:
+def read_once(data: Any, seed: int, limit: int | None = None) -> list[Batch]:
+    """Return the batches of a loader or another iterable, as many as a run reads of it."""
+    units, count, limit = list[Batch](), 0, limit or MOST_READ
+    for batch in as_batches(data, torch.Generator().manual_seed(seed)):
         pulse()
         if batch_size(batch):  # what is no batch is refused here, in words
             batch = cut(batch, slice(limit - count))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from brainsurgeon.distributed import agreed, broadcast
+from brainsurgeon.distributed import agreed, gather_rows, rank, shard, sum_over_ranks, world_size
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.network.doubt import doubts, emphasis
 from brainsurgeon.network.loss import OutputLoss
@@ -42,10 +42,17 @@ def find_weights(run: GradualRun) -> tuple[float, Tensor | None]:
             run.notes.append("there was no time to ask the dense network about all samples: all are drawn evenly")
             return 0.0, None
         with run.task.clock.measure("doubt"):
-            asked = doubts(parts, run.teacher.dense, samples.in_order())
-        samples.doubt = broadcast(asked, 0)  # all ranks draw alike
+            samples.doubt = _asked(run, parts)
     weights = emphasis(samples.doubt, share)
     return (0.0 if weights is None else share), weights
+
+
+def _asked(run: GradualRun, parts: OutputLoss) -> Tensor:
+    """Return what the dense network says of all training samples; each rank asks about some of their batches."""
+    own = doubts(parts, run.teacher.dense, run.samples.in_order(shard))
+    counts = torch.zeros(world_size())
+    counts[rank()] = len(own)
+    return gather_rows(own, sum_over_ranks(counts).long().tolist())
 
 
 @torch.no_grad()
