@@ -48,9 +48,9 @@ def affordable(batch_loss: BatchLoss, held_out: list[Batch], clock: Clock) -> li
 @torch.no_grad()
 def seconds_a_sample(batch_loss: BatchLoss, batch: Batch) -> float:
     """Return the time of a sample's forward pass, from a batch."""
-    batch_loss(cut(batch, slice(FEWEST)))  # the first time of anything is slow
+    float(batch_loss(cut(batch, slice(FEWEST))))  # the first time of anything is slow
     start = time.monotonic()
-    batch_loss(batch)
+    float(batch_loss(batch))  # a GPU has been waited for when the number is here
     return (time.monotonic() - start) / batch_size(batch)
 
 

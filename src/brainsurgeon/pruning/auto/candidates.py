@@ -183,7 +183,8 @@ def _rows_in_time(run: AutoRun, share: float) -> int:
     surgery, seconds = run.surgery, share * run.task.clock.left
     size, few = surgery.weights.size, min(TIMED, run.samples.size)
     begun = time.monotonic()
-    mean_squares(surgery.batch_loss, surgery.weights, run.samples.draw(few, 0), few)
+    mean, *_ = mean_squares(surgery.batch_loss, surgery.weights, run.samples.draw(few, 0), few)
+    float(mean[0])  # a GPU has been waited for when the number is here
     each = (time.monotonic() - begun) / few
     kept = max(0.1, 1 - run.task.total / size)
     algebra = 2 * 3 * kept * size / _flops()  # for K² of it: Gram matrices of the kept weights, for each rival
