@@ -52,6 +52,28 @@ def test_rates_that_diverge_are_left_for_lower_ones() -> None:
     assert found == pytest.approx(LONGER * 0.0002)
 
 
+def test_rates_that_leave_nothing_of_the_network_are_left_for_lower_ones_unless_all_do() -> None:
+    """Among losses that are all those of nothing the least is no sign of anything."""
+    losses = dict(zip(RATES, [0.9, 0.8, 0.7, 2.3, 2.0, 2.3], strict=True))
+    assert best_rate(losses.__getitem__, FIRST_RATE, 8, nothing=2.0) == pytest.approx(LONGER * RATES[2])
+    assert best_rate(losses.__getitem__, FIRST_RATE, 8) == pytest.approx(LONGER * RATES[FIRST_RATE])
+    assert best_rate(losses.__getitem__, FIRST_RATE, 8, nothing=0.1) == pytest.approx(LONGER * RATES[FIRST_RATE])
+
+
+@pytest.mark.parametrize("bad", [2.0, math.inf])
+def test_below_rates_that_are_too_high_one_that_is_not_tried_any_more_is_taken(bad: float) -> None:
+    told = iter([bad, bad])
+    found = best_rate(lambda _: next(told, None), FIRST_RATE, 2, nothing=2.0)
+    assert found == pytest.approx(LONGER * RATES[FIRST_RATE - 2])
+
+
+def test_of_rates_that_all_diverge_the_lowest_is_left() -> None:
+    assert best_rate(lambda _: math.inf, FIRST_RATE, 8) == pytest.approx(LONGER * RATES[0])
+    losses = dict(zip(RATES, [3.0, 3.0, 2.5, 3.0, math.inf, 9.0], strict=True))
+    found = best_rate(losses.__getitem__, FIRST_RATE, 8, nothing=2.0)
+    assert found == pytest.approx(LONGER * RATES[2])  # neighbours are compared as ever
+
+
 def test_where_one_try_is_all_nothing_is_tried() -> None:
     def never(_: float) -> float:
         raise AssertionError
@@ -61,7 +83,7 @@ def test_where_one_try_is_all_nothing_is_tried() -> None:
 
 def test_rates_that_are_not_tried_any_more_are_not_taken() -> None:
     told = iter([3.0, 2.0, 1.0])
-    found = best_rate(lambda _: next(told, math.inf), FIRST_RATE, 3)
+    found = best_rate(lambda _: next(told, None), FIRST_RATE, 3)
     assert found == pytest.approx(LONGER * RATES[FIRST_RATE - 2])
 
 

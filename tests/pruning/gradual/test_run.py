@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,17 +12,22 @@ from gradual_cases import FAST, Counting, data, model, run, same, wide
 from networks import BY_NAME
 from stores import KilledError, Parts
 from torch import Tensor, nn
+from trained import accuracy, rings, trained
 
 from brainsurgeon import PruningResult, Surgery, prune
-from brainsurgeon.engine.budget import exact_count
+from brainsurgeon.engine.budget import exact_count, share_out
 from brainsurgeon.events import clock as clock_module
+from brainsurgeon.events import silent
 from brainsurgeon.network.match import Match
+from brainsurgeon.network.names import name_matches
 from brainsurgeon.pruning import judging as judging_module
 from brainsurgeon.pruning.gradual import loop as loop_module
 from brainsurgeon.pruning.gradual import rates as rates_module
 from brainsurgeon.pruning.gradual import run as run_module
 from brainsurgeon.pruning.gradual.loop import DivergedError
+from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.layerwise.method import Layerwise
+from brainsurgeon.pruning.outcome import Task
 from brainsurgeon.samples.augment import crop_and_flip, warp
 from brainsurgeon.samples.held_out import TrainingSamples
 
@@ -336,3 +342,44 @@ def test_a_loss_that_compares_with_the_dense_network_asks_it_once_a_step(monkeyp
     result = prune(model(), x, 0.6, "gradual", "match", max_gradients=1600, learning_rate=0.01, batch_size=16)
     assert result.settings["lesson"]["while_better"]  # the case in which its own loss is asked for too
     assert len(asked) < 60  # of held-out batches alone; there were 100 steps
+
+
+def test_rates_that_train_the_network_away_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inputs are so large that the usual rates of SGD are hundreds of times too high for them."""
+    tried: list[float] = []
+    network, (inputs, targets) = trained(), rings(0, 500)
+    with torch.no_grad():
+        network[0].weight /= 16  # type: ignore[index]
+    train = run_module.GradualRun._try
+
+    def noted(self: Any, steps: int, rate: float, deadline: float) -> float:
+        tried.append(train(self, steps, rate, deadline))
+        return tried[-1]
+
+    monkeypatch.setattr(run_module.GradualRun, "_try", noted)
+    result = prune(
+        network, (16 * inputs, targets), 0.6, "gradual", optimizer="sgd", max_gradients=48_000, progress=False
+    )
+    away = [loss for loss in tried if loss > 2]
+    assert len(away) >= 2 > tried[-1]
+    assert accuracy(result.model, (16 * inputs, targets)) > 90
+    tried.clear()
+    short = prune(
+        network, (16 * inputs, targets), 0.6, "gradual", optimizer="sgd", max_gradients=12_000, progress=False
+    )
+    assert [loss > 2 for loss in tried] == [True, True]
+    assert short.settings["learning_rate"] == pytest.approx(rates_module.LONGER * 30 * rates_module.RATES[2])
+
+
+def test_the_loss_of_nothing_is_that_of_the_biases_alone() -> None:
+    network, (inputs, targets) = trained(), rings(0, 6000)
+    surgery = Surgery(network, (inputs, targets), progress=False)
+    shares = share_out("global", 0.5, surgery.weights.parts, name_matches)
+    run = run_module.GradualRun(
+        Gradual(), surgery, Task(copy.deepcopy(network), shares, 0, silent, clock_module.Clock())
+    )
+    held = torch.cat([batch[1] for batch in run.held_out])
+    bias = network[2].bias.detach()  # type: ignore[index, union-attr]
+    expected = torch.nn.functional.cross_entropy(bias.expand(len(held), 3), held)
+    assert run._loss_of_nothing() == pytest.approx(float(expected), rel=1e-5)
+    assert bool(network[0].weight.any())  # type: ignore[index, union-attr]

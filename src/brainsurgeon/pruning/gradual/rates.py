@@ -16,6 +16,8 @@ USUAL, WORTH = 3, 0.75
 TRIED, SEARCHED = 0.03, 0.25
 """The share of the sample gradients that each try of a learning rate takes, and that all of them may take."""
 FEWEST_STEPS = 20
+SAYING = 0.99
+"""A network whose loss is no lower than this share of that of a network without weights says nothing."""
 
 
 def tries_of(gradients: int, batch: int) -> tuple[int, int]:
@@ -24,28 +26,51 @@ def tries_of(gradients: int, batch: int) -> tuple[int, int]:
     return steps, int(SEARCHED * gradients / (steps * batch))
 
 
-def best_rate(held: Callable[[float], float], first: int, tries: int, near: bool = False) -> float:
+def best_rate(
+    held: Callable[[float], float | None], first: int, tries: int, near: bool = False, nothing: float = math.inf
+) -> float:
     """Return the learning rate with the least held-out loss, for a long run.
 
-    `held` tells the loss after a short run at a rate, infinity where it diverges or is not tried any more. It speaks
-    for staying `near` the dense network where that was trained on the held-out samples too: a rate below the usual one
-    must then be much better to be taken.
+    `held` tells the loss after a short run at a rate, infinity where it diverges, None where it is not tried any more.
+    A loss as high as that of a network without weights, `nothing`, says only that the rate is too high, unless all of
+    them have it. Held-out samples speak for staying `near` the dense network where that was trained on them too: a rate
+    below the usual one must then be much better to be taken.
     """
-    losses: dict[int, float] = {}
+    found: dict[int, float | None] = {}
+
+    def told(number: int) -> float | None:
+        if number not in found:
+            found[number] = held(RATES[number])
+        return found[number]
 
     def loss(number: int) -> float:
-        if number not in losses:
-            losses[number] = held(RATES[number])
-        return losses[number]
+        value = told(number)
+        return math.inf if value is None else value
 
     best = first
     if tries >= 2:  # a single try compares with nothing
-        while best and loss(best) == math.inf:  # it diverges
-            best -= 1
-        for way in (-1, 1):
+        best = _low_enough(told, first, nothing)
+        for way in (-1, 1) if told(best) is not None else ():
             while 0 <= best + way < len(RATES):
                 worth = WORTH if near and way < 0 and best <= USUAL else 1.0
                 if loss(best + way) >= worth * loss(best):
                     break
                 best += way
     return LONGER * RATES[best]
+
+
+def _low_enough(told: Callable[[int], float | None], first: int, nothing: float) -> int:
+    """Return the first rate, from one on downwards, that neither diverges nor trains the network away.
+
+    One that is not tried any more is taken for that; where all train it away, the first that does not diverge.
+    """
+    number, finite = first, None
+    while True:
+        value = told(number)
+        if value is None or value < SAYING * nothing:
+            return number
+        if finite is None and value < math.inf:
+            finite = number
+        if not number:
+            return 0 if finite is None else finite
+        number -= 1

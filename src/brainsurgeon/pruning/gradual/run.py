@@ -219,16 +219,26 @@ class GradualRun:
         steps, tries = tries_of(self.method.max_gradients, self.batch_size)
         taken, times = 0, OPTIMIZERS[self.plan.optimizer].times
 
-        def held(rate: float) -> float:
+        def held(rate: float) -> float | None:
             nonlocal taken
             if taken >= tries or self._hurried(taken):
-                return math.inf
+                return None
             taken += 1
             return self._try(steps, times * rate, self._deadline(0.05 * taken))
 
         first = FIRST_RATE if self.method.first_cut is None else FIRST_REPAIR
         with self.task.clock.measure("learning rate"):
-            return times * best_rate(held, first, tries, near=not self.few and self.method.first_cut is None)
+            near = not self.few and self.method.first_cut is None
+            return times * best_rate(held, first, tries, near, self._loss_of_nothing())
+
+    @torch.no_grad()
+    def _loss_of_nothing(self) -> float:
+        """Return the held-out loss of the network without its prunable weights, infinite where that is no number."""
+        model = self._network()
+        for name in self.surgery.weights.names:
+            model.get_parameter(name).zero_()
+        found = self._judged(model)
+        return found if math.isfinite(found) else math.inf
 
     def _try(self, steps: int, rate: float, deadline: float) -> float:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""
@@ -306,6 +316,8 @@ class GradualRun:
     def _held_loss(self, student: Student) -> float:
         """Return what the held-out samples say of a student: the distance from the dense outputs where they are few."""
         student.write(student.model)
-        student.model.eval()
+        return self._judged(student.model.eval())
+
+    def _judged(self, model: nn.Module) -> float:
         distance = self.teacher.parts if self.few else None
-        return judged(self.surgery, student.model, self.held_out, distance) or 0.0
+        return judged(self.surgery, model, self.held_out, distance) or 0.0
