@@ -71,10 +71,8 @@ FAULTS = [
     Fault(
         "divergence over the wrong axis",
         "network/loss.py",
-        "found, wanted = F.log_softmax(found, 1), F.log_softmax(wanted, 1)\n"
-        "        return (wanted.exp() * (wanted - found)).sum(1).mean()",
-        "found, wanted = F.log_softmax(found, -1), F.log_softmax(wanted, -1)\n"
-        "        return (wanted.exp() * (wanted - found)).sum(-1).mean()",
+        "return temperature**2 * (p.exp() * (p - q)).sum(axis).mean()",
+        "return temperature**2 * (p.exp() * (p - q)).sum(-1).mean()",
         "tests/network/test_loss.py",
     ),
     Fault(

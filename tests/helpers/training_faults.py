@@ -106,6 +106,27 @@ TRAINING_FAULTS = [
         "tests/network/test_trust.py",
     ),
     Fault(
+        "a rate that trains the network away taken",
+        "pruning/gradual/rates.py",
+        "if value is None or value < SAYING * nothing:",
+        "if value is None or value < math.inf:",
+        f"{GRADUAL}/test_rates.py",
+    ),
+    Fault(
+        "of the seconds of a step only those of its gradient foretold",
+        "pruning/gradual/timing.py",
+        "    return each * method.max_gradients / size",
+        "    return each * method.max_gradients",
+        f"{GRADUAL}/test_timing.py",
+    ),
+    Fault(
+        "a loader read anew for every leg",
+        "pruning/path.py",
+        "if is_read and (validation is not None or not judged):",
+        "if is_read and not judged:",
+        "tests/pruning/test_path.py",
+    ),
+    Fault(
         "a rate below the usual one taken where it is hardly better",
         "pruning/gradual/rates.py",
         "worth = WORTH if near and way < 0 and best <= USUAL else 1.0",

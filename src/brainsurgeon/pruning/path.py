@@ -188,12 +188,8 @@ class Path:
         # Other methods mean calibration samples by that name, or have none.
         splitting = self.asked if isinstance(self.asked, Gradual | Staged | Auto) else None
         limit = None if splitting is None else splitting.max_samples
-        if (
-            splitting is not None
-            and data is not None
-            and not is_one_batch(data)
-            and (validation is not None or not judged)
-        ):
+        is_read = splitting is not None and data is not None and not is_one_batch(data)
+        if is_read and (validation is not None or not judged):
             part.data, part._examined = read_once(data, self.seed, limit), {}  # once for all legs
         if validation is not None:
             generator = torch.Generator().manual_seed(self.seed)
