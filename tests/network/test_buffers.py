@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import brainsurgeon
-from brainsurgeon.network.buffers import buffers_kept, give_memory
+from brainsurgeon.network.buffers import buffers_kept, give_buffers, give_memory
 
 
 def test_expanded_buffers_can_be_written_to_and_others_are_left_alone() -> None:
@@ -56,11 +56,86 @@ def test_buffers_that_a_forward_pass_changes_are_put_back() -> None:
     before = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
     with pytest.raises(ZeroDivisionError):
         _interrupted(model)
-    assert model.late is None
-    assert list(model.state_dict()) == ["passes", "mean", "shared", *list(Counting().state_dict())[2:]]
+    late = model.get_buffer("late")  # it is new, and stays
+    assert late.shape == (2,)
     for name, buffer in model.named_buffers(remove_duplicate=False):
-        assert buffer is before.get(name, before["passes"])[0]
-        assert torch.equal(buffer, before.get(name, before["passes"])[1])
+        if buffer is not late:
+            assert buffer is before.get(name, before["passes"])[0]
+            assert torch.equal(buffer, before.get(name, before["passes"])[1])
+
+
+class Grown(nn.Module):
+    """Adds what it knows of each position, as many of them as it has ever been given."""
+
+    def __init__(self, known: int, lazily: bool = False):
+        super().__init__()
+        self.known, self.first, self.last = known, nn.Linear(6, 8), nn.Linear(8, 3)
+        if not lazily:
+            self.register_buffer("places", torch.ones(known, 6), persistent=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs."""
+        if inputs.shape[1] > self.known:
+            self.known = inputs.shape[1]
+            self.register_buffer("places", torch.ones(self.known, 6), persistent=False)
+        return self.last(torch.relu(self.first(inputs + self.places[: inputs.shape[1]]))).mean(1)
+
+
+ALL = ["mp", "wf", "cbs", "layerwise", "staged", "gradual", "auto"]
+
+
+def settings_of(method: str) -> dict[str, int]:
+    return {} if method in ("mp", "wf", "cbs", "layerwise") else {"max_gradients": 640}
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("known", [0, 2])
+@pytest.mark.parametrize("method", ALL)
+def test_a_cache_that_grows_goes_with_what_the_module_has_noted(method: str, known: int, in_place: bool) -> None:
+    model, inputs = Grown(known, lazily=not known), torch.randn(240, 5, 6)
+    data = inputs, inputs.mean((1, 2)).gt(0).long()
+    for _ in range(2):
+        assert "accuracy" in brainsurgeon.evaluate(model, data, "accuracy")
+    fresh = Grown(known, lazily=not known)
+    result = brainsurgeon.prune(fresh, data, 0.5, method, progress=False, in_place=in_place, **settings_of(method))
+    for each in (model, fresh, result.model):
+        assert each(inputs).shape == (240, 3)
+    assert result.pruned == 36
+
+
+class Graph(nn.Module):
+    """Its neighbours are a sparse buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("near", torch.eye(6).to_sparse())
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs."""
+        return self.last(torch.relu(self.first(torch.sparse.mm(self.near, inputs.T).T)))
+
+
+def test_models_with_sparse_buffers_and_scripted_ones_are_measured() -> None:
+    data = torch.randn(40, 6), torch.arange(40) % 3
+    scripted = torch.jit.script(nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)))
+    for model in (Graph(), scripted):
+        assert 0 <= brainsurgeon.evaluate(model, data, "accuracy")["accuracy"] <= 100
+    assert brainsurgeon.prune(Graph(), data, 0.5, "mp", progress=False).pruned == 36
+
+
+def test_buffers_of_another_size_and_expanded_ones_are_given() -> None:
+    one, other = Grown(4), Grown(2)
+    give_buffers(one, other)
+    assert torch.equal(other.places, one.places)
+    assert "places" not in other.state_dict()
+    one.register_buffer("wide", torch.arange(4.0))
+    other.wide = None  # type: ignore[assignment]
+    give_buffers(one, other)
+    assert torch.equal(other.get_buffer("wide"), one.get_buffer("wide"))
+    other.register_buffer("wide", torch.zeros(1).expand(4))
+    give_buffers(one, other)
+    assert torch.equal(other.get_buffer("wide"), one.get_buffer("wide"))
 
 
 def test_buffers_made_in_inference_mode_and_expanded_ones_are_put_back() -> None:
@@ -76,15 +151,14 @@ def test_buffers_made_in_inference_mode_and_expanded_ones_are_put_back() -> None
     assert model.get_buffer("wide").stride() == (0, 1)
 
 
-@pytest.mark.parametrize("method", ["mp", "wf", "cbs", "layerwise", "staged", "gradual", "auto"])
+@pytest.mark.parametrize("method", ALL)
 def test_pruning_a_copy_leaves_the_buffers_of_the_given_model_alone(method: str) -> None:
     torch.manual_seed(0)
     model = Counting()
     inputs = torch.randn(240, 6)
-    settings: dict[str, int] = {} if method in ("mp", "wf", "cbs", "layerwise") else {"max_gradients": 640}
-    result = brainsurgeon.prune(model, (inputs, inputs.argmax(1) % 3), 0.5, method, progress=False, **settings)
+    data = inputs, inputs.argmax(1) % 3
+    result = brainsurgeon.prune(model, data, 0.5, method, progress=False, **settings_of(method))
     assert model.passes == 0
     assert model.mean.abs().sum() == 0
-    assert model.late is None
     if method in ("mp", "wf", "cbs", "layerwise"):  # without training the copy's are as they were, too
         assert result.model.get_buffer("passes") == 0

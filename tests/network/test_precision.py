@@ -33,7 +33,7 @@ def asked(ask):
 def told():
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     older = (torch.get_float32_matmul_precision, lambda: cuda.matmul.allow_tf32, lambda: cudnn.allow_tf32)
-    newer = cuda.matmul, cudnn, cudnn.conv, cudnn.rnn, torch.backends
+    newer = cuda.matmul, cudnn, cudnn.conv, cudnn.rnn, torch.backends.mkldnn.matmul, torch.backends
     return [asked(ask) for ask in older] + [switch.fp32_precision for switch in newer] + [cudnn.enabled]
 """
 
@@ -54,10 +54,12 @@ cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
 for _ in range(2):
     with fast_products():
         assert cuda.matmul.fp32_precision == "tf32"
+        assert before[1] == "untold" or cuda.matmul.allow_tf32
     assert told() == before, (before, told())
     with full_precision():
         assert [part.fp32_precision for part in (cuda.matmul, cudnn.conv, cudnn.rnn)] == ["ieee"] * 3
         assert asked(lambda: cudnn.allow_tf32) in (False, "untold")
+        assert before[1] == "untold" or not cuda.matmul.allow_tf32
     assert told() == before, (before, told())
 """)
 

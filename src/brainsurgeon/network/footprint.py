@@ -16,7 +16,7 @@ from brainsurgeon.network.distillation import watched
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.saved import kept_by
-from brainsurgeon.samples.batches import Batch, batch_size, cut, is_one_batch, is_tokens, tensors_of
+from brainsurgeon.samples.batches import Batch, Batches, batch_size, cut, is_one_batch, is_tokens, tensors_of
 
 PROBED = 4
 """Samples of a pass that is measured."""
@@ -81,6 +81,8 @@ def _steps(module: nn.RNNBase, given: Any) -> int:
 
 def samples_in(data: Any) -> float:
     """Return how many samples the data holds, infinity where it does not say."""
+    if isinstance(data, Batches):
+        return sum(map(batch_size, data))
     data = data.dataset if isinstance(data, DataLoader) else data
     if isinstance(data, Dataset):
         return len(data) if hasattr(data, "__len__") else math.inf

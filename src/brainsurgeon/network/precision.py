@@ -1,12 +1,12 @@
 """How a GPU rounds products of float32, and whether cuDNN may be used: torch's switches, set for a while.
 
-Torch has two switches for the rounding, and refuses to read the older one where the newer says otherwise: so the newer
-is set and put back, which works whichever of them the user has set.
+Torch has two switches for the rounding, and refuses to read the older one where the newer says otherwise. So the newer
+is set, which works whichever of them the user has set, and the older with it where it can be read: a model may ask it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,8 +48,18 @@ def without_cudnn() -> Iterator[None]:
 
 @contextmanager
 def _products(precision: str) -> Iterator[None]:
-    with _set([torch.backends.cuda.matmul], precision):
-        yield
+    matmul: Any = torch.backends.cuda.matmul
+    older = _read(torch.get_float32_matmul_precision)
+    with _set([matmul], precision):
+        if older is not None:
+            matmul.allow_tf32 = precision == "tf32"
+        try:
+            yield
+        finally:
+            if older == "medium":
+                torch.set_float32_matmul_precision(older)
+            elif older is not None:
+                matmul.allow_tf32 = older == "high"
 
 
 @contextmanager
@@ -66,10 +76,9 @@ def _set(switches: list[Any], precision: str) -> Iterator[None]:
 
 @contextmanager
 def _agreeing(backend: Any) -> Iterator[None]:
-    """Let the older switch say no as well where it can be read: a model may ask it."""
-    try:
-        allowed = backend.allow_tf32
-    except RuntimeError:  # the user has set the newer
+    """Let the older switch say no as well."""
+    allowed = _read(lambda: backend.allow_tf32)
+    if allowed is None:
         yield
         return
     backend.allow_tf32 = False
@@ -77,3 +86,11 @@ def _agreeing(backend: Any) -> Iterator[None]:
         yield
     finally:
         backend.allow_tf32 = allowed
+
+
+def _read(older: Callable[[], Any]) -> Any:
+    """Return what an older switch says, None where the user has set the newer."""
+    try:
+        return older()
+    except RuntimeError:
+        return None

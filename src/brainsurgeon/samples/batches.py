@@ -121,10 +121,16 @@ def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
     )
 
 
+class Batches(list[Any]):
+    """Batches in memory; any other list of two tensors is taken for inputs and targets."""
+
+
 def is_one_batch(data: Any) -> bool:
     """Say whether data holds all samples as tensors, rather than batches of them."""
     if isinstance(data, Tensor | Mapping | tuple):
         return True
+    if isinstance(data, Batches):
+        return False
     return isinstance(data, list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)
 
 

@@ -12,6 +12,7 @@ from brainsurgeon.events.clock import pulse
 from brainsurgeon.samples.batches import (
     READ,
     Batch,
+    Batches,
     as_batches,
     batch_size,
     cut,
@@ -102,10 +103,10 @@ class TrainingSamples:
         texts = is_tokens(self._held[0])
         return [self._move(batch) for batch in regroup(self._held, HELD_TEXTS if texts else HELD_BATCH)]
 
-    def training(self) -> Batch | list[Batch]:
+    def training(self) -> Batch | Batches:
         """Return the samples that are not held out, as data that can be read again."""
         if self._units is not None:
-            return self._units
+            return Batches(self._units)
         return self._data if self._brought else data_part(self._data, self._order)
 
     def everything(self) -> Iterator[Batch]:

@@ -27,7 +27,7 @@ from brainsurgeon.network.weights import NORMALISATION
 from brainsurgeon.pruning.gradual.drawing import drawing_of
 from brainsurgeon.pruning.gradual.emphasis import find_weights
 from brainsurgeon.pruning.gradual.loop import DivergedError, Training
-from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, RATES, SEARCHED, best_rate, tries_of
+from brainsurgeon.pruning.gradual.rates import FIRST_RATE, FIRST_REPAIR, RATES, SAYING, SEARCHED, best_rate, tries_of
 from brainsurgeon.pruning.gradual.step import OPTIMIZERS
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.gradual.views import count_views
@@ -233,12 +233,16 @@ class GradualRun:
 
     @torch.no_grad()
     def _loss_of_nothing(self) -> float:
-        """Return the held-out loss of the network without its prunable weights, infinite where that is no number."""
+        """Return the held-out loss of the network without its prunable weights.
+
+        Infinity where it tells nothing: the network is no better with them, or the loss is no number.
+        """
         model = self._network()
+        own = self._judged(model)
         for name in self.surgery.weights.names:
             model.get_parameter(name).zero_()
         found = self._judged(model)
-        return found if math.isfinite(found) else math.inf
+        return found if math.isfinite(found) and own < SAYING * found else math.inf
 
     def _try(self, steps: int, rate: float, deadline: float) -> float:
         """Return the held-out loss after a short run at a rate, infinite where it diverges."""

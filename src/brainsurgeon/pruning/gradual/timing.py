@@ -11,7 +11,7 @@ from brainsurgeon.network.footprint import samples_in
 from brainsurgeon.pruning.gradual.run import usual_batch
 from brainsurgeon.pruning.gradual.views import count_views
 from brainsurgeon.pruning.judging import ENOUGH
-from brainsurgeon.samples.batches import Batch, as_batches, first, is_tokens, moved
+from brainsurgeon.samples.batches import Batch, Batches, as_batches, first, is_tokens, moved
 from brainsurgeon.samples.draws import generator_of
 from brainsurgeon.samples.held_out import FEWEST, MOST_READ, held_out_of
 
@@ -32,12 +32,13 @@ def seconds_of_training(
     """Return about how many seconds the steps of a method will take, the search for its learning rate among them.
 
     Whole steps are timed: samples are drawn, changed and mixed, and the dense network answers, as they will be in the
-    run. Cuts are not, and a GPU that records its steps will be faster.
+    run, with one cut among them. A GPU that records its steps will be faster.
     """
-    batches = list(first(as_batches(surgery.data, generator_of(surgery.seed)), FEWEST + 2 * _size(method, texts=False)))
+    most = FEWEST + 2 * _size(method, texts=False)
+    batches = list(first(as_batches(surgery.data, generator_of(surgery.seed)), most))
     batch = moved(batches[0], surgery.device)
     size, part = _size(method, is_tokens(batch)), copy.copy(surgery)
-    part.data, part._callback, part._progress = batches, silent, False
+    part.data, part._callback, part._progress = Batches(batches), silent, False
     timed = replace(_as_in_the_run(method, surgery, batch), batch_size=size)
 
     def seconds(steps: int) -> float:
@@ -76,6 +77,5 @@ def _as_in_the_run(method: Gradual, surgery: Surgery, batch: Batch) -> Gradual:
         distil=lesson.share,
         temperature=lesson.temperature,
         features=lesson.features,
-        mix=method.mix or False,
-        warp=method.warp or False,
+        mix=method.mix or False,  # pictures that are mixed are warped too, as they will be
     )
