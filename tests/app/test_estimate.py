@@ -19,11 +19,11 @@ from brainsurgeon.pruning.surgery import Surgery
 CPU = torch.device("cpu")
 
 
-def estimated(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> dict[str, float]:
+def estimated(monkeypatch: pytest.MonkeyPatch, count: int = 300, **settings: Any) -> dict[str, float]:
     """With a row in a hundredth of a second, a batch in one, and two seconds to warm up."""
     monkeypatch.setattr(module, "_time_of_gradients", lambda *_: (2.0, 0.01))
     monkeypatch.setattr(module, "_median_time", lambda *_: 1.0)
-    target = Target(network(), samples(300))
+    target = Target(network(), samples(count))
     recipe = make_recipe({"target": "demo", "sparsity": 0.5, **settings})
     return estimate_seconds(recipe, Surgery(target.model, target.data, target.loss))
 
@@ -47,7 +47,13 @@ def test_a_search_costs_losses_and_several_sparsities_several_times_as_much(monk
 def test_training_takes_its_gradients_and_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "seconds_of_training", lambda method, *_: method.max_gradients / 100)
     assert estimated(monkeypatch, method="gradual", max_gradients=3000) == {"gradual": pytest.approx(30.0)}
-    assert estimated(monkeypatch, method="auto", max_gradients=500) == {"auto": pytest.approx(5.0)}
+    monkeypatch.setattr(module, "forecast", lambda *_: SimpleNamespace(seconds={"moments": 2.0, "solve": 3.0}))
+    assert estimated(monkeypatch, method="auto", max_gradients=500) == {"auto": pytest.approx(5.0 + 5.0)}
+    sure = estimated(monkeypatch, 6000, method="auto", max_gradients=200_000)
+    assert sure == {"auto": pytest.approx(2000.0)}  # then it tries nothing beside training
+    three: dict[str, Any] = {"method": "gradual", "max_gradients": 300, "sparsity": [0.5, 0.7, 0.8]}
+    assert estimated(monkeypatch, **three)["gradual"] == pytest.approx(9.0)
+    assert estimated(monkeypatch, **three, sweep=True)["gradual"] == pytest.approx(3.0)  # its legs share the gradients
     limited = estimated(monkeypatch, method="gradual", max_gradients=3000, max_seconds=5)
     assert limited["gradual, at most"] == 5.0
 

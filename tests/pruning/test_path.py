@@ -397,3 +397,18 @@ def test_a_loader_is_read_once_for_all_legs(method: str, settings: dict[str, Any
     for one, other in zip(found, expected, strict=True):
         assert one.loss_after == other.loss_after
         assert all(torch.equal(one.masks[name], mask) for name, mask in other.masks.items())
+
+
+@pytest.mark.parametrize(
+    "settings", [{"validation": [rings(9, 60)[0]]}, {"judged": False}, {}], ids=["set", "", "held"]
+)
+@pytest.mark.parametrize("method", ["gradual", "auto", "layerwise"])
+@pytest.mark.parametrize("sizes", [[60, 60], [80, 40], [40, 40, 40]], ids=str)
+def test_a_loader_of_two_batches_of_inputs_is_none_of_inputs_and_targets(
+    method: str, settings: dict[str, Any], sizes: list[int]
+) -> None:
+    data = Read(lambda: iter(rings(0, 120)[0].split(sizes)))
+    surgery = Surgery(trained(), data, "match", progress=False)
+    given = {} if method == "layerwise" else {"max_gradients": 300}
+    path = Path(surgery, make_method(method, given), anchor=0.5, **settings)
+    assert path.go(0.5, None, 1.0).result.pruned == 176

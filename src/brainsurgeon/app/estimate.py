@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 
 from brainsurgeon.app.recipe import Recipe
+from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.engine.selection.recentred_search import LEAST_STEPS, MOST_STEPS
 from brainsurgeon.engine.update.scaled import SCALES
 from brainsurgeon.network.checks import check_loss
@@ -28,17 +29,19 @@ from brainsurgeon.network.sample_loss import (
     SampleLoss,
 )
 from brainsurgeon.network.weights import PrunableWeights
-from brainsurgeon.pruning.auto.candidates import RIVALS, ROWS, SMALL, by_fisher
+from brainsurgeon.pruning.auto.candidates import RIVALS, ROWS, SMALL, by_fisher, is_sure
 from brainsurgeon.pruning.auto.method import Auto
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.gradual.timing import seconds_of_training
+from brainsurgeon.pruning.judging import ENOUGH
 from brainsurgeon.pruning.layerwise.forecast import forecast
 from brainsurgeon.pruning.layerwise.method import Layerwise
 from brainsurgeon.pruning.one_shot import Examining, OneShot
 from brainsurgeon.pruning.path import trained
 from brainsurgeon.pruning.staged.method import Staged
 from brainsurgeon.pruning.surgery import Surgery
-from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, regroup
+from brainsurgeon.samples.batches import Batch, SampleStream, batch_size, is_tokens, regroup
+from brainsurgeon.samples.held_out import MOST_READ, held_out_of
 
 PATIENCE = 2.0
 """Seconds that a measurement may take, once it has run twice."""
@@ -54,7 +57,7 @@ def estimate_seconds(recipe: Recipe, surgery: Surgery) -> dict[str, float]:
 
     Of a run in stages only the gradients can be foreseen.
     """
-    runs, each = len(recipe.sparsities), _Timed(recipe, surgery)
+    each = _Timed(recipe, surgery)
     sparsity = recipe.sparsity_of(recipe.sparsities[0], surgery.weights.parts)
     found: dict[str, float] = {}
     for name, asked in recipe.make_methods().items():
@@ -62,6 +65,8 @@ def estimate_seconds(recipe: Recipe, surgery: Surgery) -> dict[str, float]:
         limit = getattr(asked, "max_seconds", None) or math.inf
         if isinstance(method, Gradual):
             seconds = seconds_of_training(method, surgery, sparsity, recipe.budget)
+            if method.first_cut is not None or (isinstance(asked, Auto) and not each.is_sure(asked)):
+                seconds += _by_layers(surgery, sparsity, method.pattern, recipe)
         elif isinstance(method, Staged):
             seconds = each.seconds_of_gradients(min(method.max_gradients, each.samples * method.schedule.total))
         elif isinstance(method, Auto):
@@ -72,6 +77,8 @@ def estimate_seconds(recipe: Recipe, surgery: Surgery) -> dict[str, float]:
             seconds = each.seconds_of_losses(method)
         else:
             continue
+        shared = recipe.sweep and (limit < math.inf or isinstance(method, Gradual | Staged))
+        runs = 1 if shared else len(recipe.sparsities)  # the legs of a sweep share what one run may take
         if seconds:
             found[name if limit == math.inf else f"{name}, at most"] = min(seconds, limit) * runs
     return found
@@ -79,12 +86,17 @@ def estimate_seconds(recipe: Recipe, surgery: Surgery) -> dict[str, float]:
 
 def _at_once(method: Auto, surgery: Surgery, sparsity: float | None, recipe: Recipe, each: _Timed) -> float:
     """Return the seconds of `auto` where nothing is trained: layer by layer and, for small networks, a search."""
-    seconds = 0.0
-    if linear_maps(surgery.original, surgery.weights.names):
-        seconds += sum(forecast(surgery, sparsity, Layerwise(pattern=method.pattern), recipe.budget).seconds.values())
+    seconds = _by_layers(surgery, sparsity, method.pattern, recipe)
     if surgery.weights.size <= SMALL:
         seconds += each.seconds_of_rows(ROWS) + each.seconds_of_losses(by_fisher(ROWS, RIVALS))
     return seconds
+
+
+def _by_layers(surgery: Surgery, sparsity: float | None, pattern: Pattern, recipe: Recipe) -> float:
+    """Return the seconds of a layer-wise cut, 0 where there is no layer for it."""
+    if not linear_maps(surgery.original, surgery.weights.names):
+        return 0.0
+    return sum(forecast(surgery, sparsity, Layerwise(pattern=pattern), recipe.budget).seconds.values())
 
 
 class _Timed:
@@ -108,6 +120,11 @@ class _Timed:
     def seconds_of_gradients(self, samples: float) -> float:
         """Return the seconds of the gradients of so many samples, some of them asked again."""
         return self._gradients[1] / self.settings.gradient_batch * samples
+
+    def is_sure(self, method: Auto) -> bool:
+        """Say whether `auto` tries nothing beside training."""
+        few = held_out_of(int(min(self.samples, method.max_samples or MOST_READ))) < ENOUGH
+        return is_sure(method.gradients, few, is_tokens(self.batches[0]), self.surgery.weights.size)
 
     @cached_property
     def _gradients(self) -> tuple[float, float]:

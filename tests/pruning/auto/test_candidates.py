@@ -140,7 +140,9 @@ def test_what_candidates_take_is_told_by_the_time_of_a_pass(toy: Any, monkeypatc
     assert inputs > weights
     layers = told(Layerwise(max_samples=20))
     assert layers == pytest.approx(module.LAYER_PASSES * 20 * 0.001 + module.LAYER_WORK * inputs / 1e3)
-    assert told(Layerwise(max_samples=20), module.by_fisher(10, ())) == pytest.approx(layers + 9 + 5)
+    rows, kept = min(module.ROWS, run.samples.size), max(0.1, 1 - run.task.total / weights)
+    search = (module.SEARCH_PASSES + 5 * rows) * 0.001 + 6 * kept * weights * rows**2 / 1e3
+    assert told(Layerwise(max_samples=20), module.by_fisher(10, ())) == pytest.approx(layers + search)
     assert told(OneShot(module.Magnitude(), name="mp")) == 0.0
 
 

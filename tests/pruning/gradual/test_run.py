@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -383,3 +384,8 @@ def test_the_loss_of_nothing_is_that_of_the_biases_alone() -> None:
     expected = torch.nn.functional.cross_entropy(bias.expand(len(held), 3), held)
     assert run._loss_of_nothing() == pytest.approx(float(expected), rel=1e-5)
     assert bool(network[0].weight.any())  # type: ignore[index, union-attr]
+    with torch.no_grad():
+        run.dense[2].weight *= -9  # type: ignore[index]
+    assert (
+        run._loss_of_nothing() == math.inf
+    )  # a network that is worse than nothing cannot be told from one trained away

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 from gradual_cases import data, model
-from torch import Tensor
+from torch import Tensor, nn
 
 from brainsurgeon import Surgery
 from brainsurgeon.pruning.gradual import timing
 from brainsurgeon.pruning.gradual.method import Gradual
 from brainsurgeon.pruning.gradual.timing import seconds_of_training
-from brainsurgeon.samples.batches import Batch
+from brainsurgeon.samples.batches import Batch, Batches
 
 
 def noisy(batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -70,6 +70,28 @@ def test_the_steps_are_those_of_the_run(samples: int, augment: Any, monkeypatch:
         (6000, None): (1, 0.5),
         (6000, noisy): (2, 0.9),
     }[samples, augment]
+
+
+@pytest.mark.parametrize("method", [Gradual(max_gradients=640), Gradual(max_gradients=640, batch_size=32)])
+@pytest.mark.parametrize("batches", [[100], [50, 50], [128, 5], [5, 5, 5]], ids=str)
+def test_inputs_alone_are_timed_however_they_come(batches: list[int], method: Gradual) -> None:
+    """A list of two tensors is not taken for inputs and targets."""
+    inputs, _ = data(sum(batches))
+    given = inputs if len(batches) == 1 else Batches(inputs.split(batches))
+    assert seconds_of_training(method, Surgery(model(), given, "match", progress=False), 0.5) > 0
+
+
+def test_pictures_that_are_mixed_are_warped_in_the_steps_that_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(144, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 3))
+    pictures = torch.rand(6000, 1, 12, 12), torch.arange(6000) % 3
+    found, plain = [], Surgery.prune
+    monkeypatch.setattr(Surgery, "prune", lambda *given, **named: found.append(plain(*given, **named)) or found[-1])
+    method = Gradual(max_gradients=640, distil=1.0, mix=True, learning_rate=0.01)
+    surgery = Surgery(network, pictures, progress=False)
+    assert seconds_of_training(method, surgery, 0.5) > 0
+    for result in (*found, plain(surgery, 0.5, method)):
+        assert result.settings["warp"]
+        assert result.settings["mixup"]
 
 
 def test_nothing_is_told_and_the_model_is_left_alone() -> None:

@@ -173,7 +173,9 @@ def seconds_of(run: AutoRun, chosen: list[Candidate]) -> float:
             passes += LAYER_PASSES * min(method.max_samples, run.samples.size)
             work += _layer_work(run)
         if isinstance(method, OneShot) and method.uses_curvature:
-            passes += SEARCH_PASSES + STEP_PASSES * ROWS
+            rows = min(ROWS, run.samples.size)
+            passes += SEARCH_PASSES + STEP_PASSES * rows
+            work += _algebra(run) * rows**2
     each = seconds_a_sample(run.surgery.batch_loss, run.held_out[0]) if passes else 0.0
     return float(agreed(passes * each + (work / _flops() if work else 0.0)))
 
@@ -186,8 +188,7 @@ def _rows_in_time(run: AutoRun, share: float) -> int:
     mean, *_ = mean_squares(surgery.batch_loss, surgery.weights, run.samples.draw(few, 0), few)
     float(mean[0])  # a GPU has been waited for when the number is here
     each = (time.monotonic() - begun) / few
-    kept = max(0.1, 1 - run.task.total / size)
-    algebra = 2 * 3 * kept * size / _flops()  # for K² of it: Gram matrices of the kept weights, for each rival
+    algebra = _algebra(run) / _flops()
     fitting = (math.sqrt(each**2 + 4 * algebra * max(seconds, 0.0)) - each) / (2 * algebra)
     return min(ROWS, run.samples.size, MOST_ENTRIES // size, int(agreed(fitting)))
 
@@ -203,6 +204,12 @@ def _samples_in_time(run: AutoRun, share: float, passing: float) -> int:
         return 0
     fitting = int(seconds / (LAYER_PASSES * agreed(seconds_a_sample(run.surgery.batch_loss, run.held_out[0]))))
     return 0 if fitting < LEAST_ROWS else min(Layerwise().max_samples, fitting)
+
+
+def _algebra(run: AutoRun) -> float:
+    """Return the operations of a search for each of K² pairs of gradients: Gram matrices of what each rival keeps."""
+    size = run.surgery.weights.size
+    return 2 * 3 * max(0.1, 1 - run.task.total / size) * size
 
 
 def _layer_work(run: AutoRun) -> float:
