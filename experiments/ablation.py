@@ -5,8 +5,8 @@
 All runs have the same samples and sample gradients, and each finds its learning rate by itself; `magnitude` is the
 ordinary baseline of `experiments.budgets`, with the rate that is best for it. A "joint update" softens each of 15 cuts
 as CBS-U does: the Fisher matrix of 500 samples, or the layers' Gram matrices of the same, taken at the weights before
-the cut, moves the kept weights by half of the update; the gradients of the rows are taken from those of training.
-Judged on 10,000 training images that were not used. Every finished run is a line of experiments/results/ablation.jsonl.
+the cut, moves the kept weights by half of the update. The gradients of the rows are taken from those of training; the
+short runs that look for a rate have plain cuts. Judged on 10,000 training images that were not used. Every finished run is a line of experiments/results/ablation.jsonl.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from brainsurgeon.paper.reproduce.protocol import PROTOCOLS, load_images, load_n
 from brainsurgeon.pruning.examine import Rows, examine
 from brainsurgeon.pruning.gradual.loop import Plan
 from brainsurgeon.pruning.gradual.method import Gradual
+from brainsurgeon.pruning.gradual.run import GradualRun
 from brainsurgeon.pruning.gradual.student import Student
 from brainsurgeon.pruning.prune import prune
 from experiments.budgets import methods, with_places
@@ -57,7 +58,11 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "no distillation": {"distil": 0.0},
         "even draws": {"doubt": 0.0},
     },
-    "1,000": {"no mixup": {"mix": False}, "no warp": {"warp": False}, "labels, no distillation": {"distil": 0.0}},
+    "1,000": {
+        "no mixup": {"mix": False, "warp": True},
+        "no warp": {"warp": False},
+        "labels: no distillation, so no mixup": {"distil": 0.0, "warp": True},
+    },
 }
 """What is changed with many samples alone, and with few."""
 
@@ -78,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             method, soft = changed(kind, part)
             data = drawn(own, KINDS[kind][0], seed)
             start = time.process_time()
-            with nullcontext() if soft is None else softened(data, *soft):
+            with nullcontext() if soft is None else softened(*soft):
                 result = prune(model, data, sparsity, method, seed=seed, progress=False)
             line = key | {"cpu_seconds": time.process_time() - start, "accuracy": accuracy(result.model, others)}
             line |= {"held_out_loss": result.loss_after, "learning_rate": result.settings["learning_rate"]}
@@ -113,19 +118,28 @@ def drawn(pairs: Pairs, samples: int | None, seed: int) -> Pairs:
 
 
 @contextmanager
-def softened(pairs: Pairs, kind: str, scale: float) -> Iterator[None]:
-    """Let every cut be followed by a part of the joint update of the weights that it keeps."""
-    plain, generator = Student.cut, torch.Generator().manual_seed(11)
+def softened(kind: str, scale: float) -> Iterator[None]:
+    """Let every cut of a run be followed by a part of the joint update of the weights that it keeps.
+
+    The short runs that look for a learning rate are left as they are.
+    """
+    plain, train = Student.cut, GradualRun._train
+    run: list[GradualRun] = []
+
+    def whole(self: GradualRun, steps: int, rate: float, deadline: float, stored: Any = None) -> Student:
+        run[:] = [] if stored is None else [self]
+        return train(self, steps, rate, deadline, stored)
 
     def cut(self: Student, budget: Budget, power: float, returning: bool) -> None:
+        if not run:
+            plain(self, budget, power, returning)
+            return
         self.write(self.model)
         before = {name: mask.clone() for name, mask in self.masks.items()}
-        chosen = torch.randperm(len(pairs[0]), generator=generator)[:ROWS]
-        batches = [(pairs[0][part], pairs[1][part]) for part in chosen.split(100)]
+        batches = list(run[0].samples.draw(ROWS, 1000 + int(sum(int(mask.sum()) for mask in before.values()))))
         rows = Rows(ROWS, relative=True, may_vanish=True)
         with evaluated(self.model), torch.enable_grad():
-            loss = BatchLoss(self.model, "cross_entropy")
-            found = examine(kind, loss, self.weights, batches, rows)
+            found = examine(kind, BatchLoss(self.model, "cross_entropy"), self.weights, batches, rows)
             values = self.weights.flatten(self.model)
             plain(self, budget, power, returning)
             steps = found.model(values, DAMPING).compensate(_flat(self, self.pruned()))
@@ -133,11 +147,11 @@ def softened(pairs: Pairs, kind: str, scale: float) -> Iterator[None]:
             stayed = before[name] * self.masks[name]  # what has come back was not there to be moved
             self.values[name].detach().add_(scale * step.to(stayed) * stayed)
 
-    Student.cut = cut  # type: ignore[method-assign]
+    Student.cut, GradualRun._train = cut, whole  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Student.cut = plain  # type: ignore[method-assign]
+        Student.cut, GradualRun._train = plain, train  # type: ignore[method-assign]
 
 
 def _flat(student: Student, masks: dict[str, Tensor]) -> Tensor:

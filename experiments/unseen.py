@@ -7,7 +7,8 @@ already. Each run prunes it with the same 40,000 while training (`gradual`, crop
 or with `layerwise`, and is judged on the other 10,000 training images. So a choice can be made that held-out samples
 cannot be asked about, because the dense network was trained on them, and without a look at the test images. A run is a
 sparsity and settings of `gradual` or its plan. Every finished run is a line of experiments/results/unseen.jsonl. On a
-CPU --bfloat16 takes all training steps, the dense network's and those of the runs, in half the time.
+CPU --bfloat16 takes all training steps, the dense network's and those of the runs, in half the time; these runs are
+lines of unseen-bfloat16.jsonl, with the accuracy of their dense network.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from experiments.language import yaml_value
 from experiments.records import RESULTS, Record, append, is_done, read_lines, table
 
 SEEN, EPOCHS, BATCH, RATE = 40_000, 60, 128, 0.2
+EXACT, ROUNDED = "unseen.jsonl", "unseen-bfloat16.jsonl"
 Pairs = tuple[Tensor, Tensor]
 
 
@@ -52,27 +54,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         train(model, (seen[0].to(options.device), seen[1].to(options.device)), options.epochs)
         torch.save(model.state_dict(), options.dense)
     model.load_state_dict(torch.load(options.dense, weights_only=True, map_location=options.device))
-    print(f"dense, unseen images: {accuracy(model, unseen):.2f}", flush=True)
+    dense = accuracy(model, unseen)
+    print(f"dense, unseen images: {dense:.2f}", flush=True)
+    path = options.results / (ROUNDED if options.bfloat16 else EXACT)
     for run in options.runs:
         sparsity, _, rest = run.partition(":")
         given = {
             name: yaml_value(value) for name, _, value in (pair.partition("=") for pair in rest.split(",") if pair)
         }
         key = {"sparsity": float(sparsity), "seed": options.seed, "given": given}
-        if is_done(options.results / "unseen.jsonl", key):
+        key |= {"dense": dense} if options.bfloat16 else {}
+        if is_done(path, key):
             continue
         common: dict[str, Any] = {"include": protocol.settings.get("include"), "seed": options.seed, "progress": False}
         result = prune(model, seen, float(sparsity), method(dict(given)), **common)
         line: Record = {"accuracy": accuracy(result.model, unseen), "held_out_loss": result.loss_after}
         line |= {"unseen_loss": evaluate(result.model, unseen, loss="cross_entropy")["loss"]}
         line |= {"learning_rate": result.settings.get("learning_rate"), "versions": versions(options.device)}
-        append(options.results / "unseen.jsonl", key | line)
+        append(path, key | line)
         print(f"{run} seed {options.seed}: {line['accuracy']:.2f}, loss {line['unseen_loss']:.4f}", flush=True)
 
 
-def unseen_table() -> str:
+def unseen_table(name: str = EXACT) -> str:
     """Tabulate the mean accuracy of the seeds by settings and sparsity; write_tables writes it."""
-    runs = read_lines(RESULTS / "unseen.jsonl")
+    runs = read_lines(RESULTS / name)
     sparsities = sorted({run["sparsity"] for run in runs})
     rows = []
     for given in dict.fromkeys(_words(run["given"]) for run in runs):
