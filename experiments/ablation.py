@@ -6,7 +6,8 @@ All runs have the same samples and sample gradients, and each finds its learning
 ordinary baseline of `experiments.budgets`, with the rate that is best for it. A "joint update" softens each of 15 cuts
 as CBS-U does: the Fisher matrix of 500 samples, or the layers' Gram matrices of the same, taken at the weights before
 the cut, moves the kept weights by half of the update. The gradients of the rows are taken from those of training; the
-short runs that look for a rate have plain cuts. Judged on 10,000 training images that were not used. Every finished run is a line of experiments/results/ablation.jsonl.
+short runs that look for a rate have plain cuts. Judged on 10,000 training images that were not used. Every finished run
+is a line of experiments/results/ablation.jsonl.
 """
 
 import argparse
