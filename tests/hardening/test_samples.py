@@ -175,3 +175,49 @@ def test_gradients_that_the_data_do_not_hold_need_no_room(kind: str, fisher: str
     found, enough = (brainsurgeon.prune(network(), given, 0.5, "wf", num_gradients=k, **settings) for k in (asked, 600))
     assert all(torch.equal(mask, enough.masks[name]) for name, mask in found.masks.items())
     assert any(f"the data gave {rows} gradients" in note for note in found.notes)
+
+
+def upstream() -> tuple[nn.Parameter, tuple[Tensor, Tensor]]:
+    """Samples that a network of the user's own has made, with its graph behind them."""
+    own = nn.Parameter(torch.randn(6, 6, generator=torch.Generator().manual_seed(0)))
+    inputs = torch.randn(120, 6, generator=torch.Generator().manual_seed(1))
+    return own, ((inputs @ own).tanh(), inputs[:, 0].gt(0).long())
+
+
+@pytest.mark.parametrize("method", ["mp", "cbs", "layerwise", "staged", "gradual", "auto", "finetune", "sensitivity"])
+def test_samples_with_a_graph_behind_them_are_constants(method: str) -> None:
+    own, data = upstream()
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    if method == "finetune":
+        brainsurgeon.finetune(model, data, masks={}, epochs=2, progress=False)
+    elif method == "sensitivity":
+        brainsurgeon.sensitivity(model, data, progress=False)
+    else:
+        settings = {} if method in ("mp", "cbs", "layerwise") else {"max_gradients": 1000}
+        assert brainsurgeon.prune(model, data, 0.5, method, progress=False, **settings).pruned == 72
+    assert own.grad is None
+
+
+@pytest.mark.parametrize("method", ["mp", "layerwise", "gradual", "staged", "auto"])
+@pytest.mark.parametrize("form", ["generator", "tensors"])
+def test_data_that_were_read_already_are_empty_and_not_too_few(method: str, form: str) -> None:
+    model, (inputs, targets) = nn.Linear(6, 3), upstream()[1]
+    data = iter([]) if form == "generator" else (inputs[:0], targets[:0])
+    with pytest.raises(BrainsurgeonError, match="the data is empty"):
+        brainsurgeon.prune(model, data, 0.5, method, progress=False)
+
+
+@pytest.mark.parametrize("method", ["wf", "layerwise", "gradual"])
+def test_a_sum_is_noted(method: str) -> None:
+    model, data = nn.Linear(6, 3), upstream()[1]
+    settings = {"max_gradients": 300} if method == "gradual" else {}
+    loss = nn.CrossEntropyLoss(reduction="sum")
+    result = brainsurgeon.prune(model, data, 0.5, method, loss, progress=False, **settings)
+    assert any("the loss is no mean" in note for note in result.notes)
+
+
+def test_outputs_in_a_column_beside_targets_in_a_row_are_told() -> None:
+    model, (inputs, _) = nn.Linear(6, 1), upstream()[1]
+    data = inputs.detach(), inputs.detach()[:, 0]
+    with pytest.raises(BrainsurgeonError, match=r"the outputs are 64×1 and the targets 64.*reshape one"):
+        brainsurgeon.prune(model, data, 0.5, "wf", nn.MSELoss(), progress=False)

@@ -187,3 +187,47 @@ def test_what_fails_is_told_in_words() -> None:
     for score in (lambda output, target: 1 / 0, lambda model: 1 / 0):
         with pytest.raises(BrainsurgeonError, match=r"failed \(ZeroDivisionError"):
             evaluate(model, data, score)
+
+
+class Tagger(nn.Module):
+    """Knows every tag but that of padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Embedding(20, 5)
+        with torch.no_grad():
+            self.scores.weight.copy_(9 * F.one_hot(torch.arange(20) % 4 + 1, 5))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the scores of the tags, samples × tags × tokens."""
+        return self.scores(tokens).transpose(1, 2)
+
+
+@pytest.mark.parametrize("padding", [0, 255, -1])
+def test_targets_that_the_loss_leaves_out_are_left_out_of_every_score(padding: int) -> None:
+    tokens = torch.randint(1, 20, (50, 10), generator=torch.Generator().manual_seed(0))
+    tags = tokens % 4 + 1
+    tokens[:, 6:], tags[:, 6:] = 0, padding
+    loss = nn.CrossEntropyLoss(ignore_index=padding)
+    found = evaluate(Tagger(), (tokens, tags), ["accuracy", "macro-f1", "iou", "perplexity"], loss)
+    assert found["accuracy"] == 100
+    assert found["macro-f1"] == found["iou"] == 1
+    assert found["perplexity"] == pytest.approx(float(loss(Tagger()(tokens), tags).detach().exp()))
+    goal = brainsurgeon.Goal(drop=0.5, validation=(tokens, tags))
+    result = brainsurgeon.prune(Tagger(), (tokens, tags), method="mp", loss=loss, goal=goal, progress=False)
+    assert result.settings["goal"]["dense"] == 100
+
+
+@pytest.mark.parametrize("score", ["accuracy", "iou", "perplexity"])
+def test_a_target_that_is_no_class_is_told_with_the_way_to_leave_it_out(score: str) -> None:
+    with pytest.raises(BrainsurgeonError, match=r"a target is 255, and the outputs have 3 classes.*ignore_index=255"):
+        evaluate(nn.Linear(4, 3), (torch.randn(5, 4), torch.tensor([0, 1, 255, 2, 0])), score)
+
+
+def test_a_batch_whose_targets_are_all_left_out_has_no_part_in_the_loss() -> None:
+    model, inputs, targets = nn.Linear(4, 3), torch.randn(6, 4), torch.tensor([0, 1, -100, -100, 2, 0])
+    pairs = list(zip(inputs.split(2), targets.split(2), strict=True))
+    found = evaluate(model, pairs, loss="cross_entropy")
+    kept = targets != -100
+    assert found["loss"] == pytest.approx(float(F.cross_entropy(model(inputs[kept]), targets[kept])))
+    assert "loss" not in evaluate(model, pairs[1:2], loss="cross_entropy")

@@ -55,13 +55,18 @@ class Answers:
         return _laid_out(outputs, targets, kind, name)
 
 
-def has_targets(batch: Batch) -> bool:
+def ignored_by(loss: LossLike | None) -> int:
+    """Return the target that a loss leaves out."""
+    return int(getattr(loss, "ignore_index", IGNORED))
+
+
+def has_targets(batch: Batch, loss: LossLike | None = None) -> bool:
     """Say whether a batch has a target that counts: the loss of one whose targets are all left out is no number."""
     pair = isinstance(batch, list | tuple) and len(batch) == 2
     targets = batch[1] if pair else batch.get("labels") if isinstance(batch, Mapping) else None
     if not isinstance(targets, Tensor) or targets.is_floating_point() or not targets.numel():
         return True
-    return bool((targets != IGNORED).any())
+    return bool((targets != ignored_by(loss)).any())
 
 
 def answer(model: nn.Module, loss: LossLike | None, batch: Batch, outputs_wanted: bool = True) -> Answers:
@@ -89,6 +94,8 @@ def answer(model: nn.Module, loss: LossLike | None, batch: Batch, outputs_wanted
     value: Tensor | None = function(outputs, targets) if isinstance(outputs, Tensor) else None
     if value is None or value.numel() != 1:  # what is wrong with that is said there
         value = BatchLoss(model, loss)(batch)
+    if kind == CLASSES and ignored_by(loss) != IGNORED and not targets.is_floating_point():
+        targets = targets.masked_fill(targets == ignored_by(loss), IGNORED)
     return Answers(outputs, targets, kind if _fits(outputs, targets, kind) else None, value)
 
 
@@ -145,7 +152,15 @@ def _laid_out(outputs: Tensor, targets: Tensor, kind: str, name: str) -> tuple[T
     outputs, targets = outputs.detach(), targets.detach()
     if kind == CLASSES:
         outputs, targets = outputs.movedim(1, -1).flatten(0, -2), targets.flatten()
-        return outputs[targets != IGNORED], targets[targets != IGNORED]
+        outputs, targets = outputs[targets != IGNORED], targets[targets != IGNORED]
+        strange = targets[(targets < 0) | (targets >= outputs.shape[1])]
+        if strange.numel():
+            raise BrainsurgeonError(
+                f"{name}: a target is {int(strange[0])}, and the outputs have {outputs.shape[1]} classes. If such "
+                f"targets are to be left out, give loss=nn.CrossEntropyLoss(ignore_index={int(strange[0])}); else "
+                "mend them"
+            )
+        return outputs, targets
     if kind == LABELS and not _are_labels(targets):
         raise BrainsurgeonError(f"{name} with one output for each label needs targets of 0 and 1")
     targets = targets.reshape(outputs.shape)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.loss import BatchLoss, OutputLoss
+from brainsurgeon.network.loss import BatchLoss, OutputLoss, call
 from brainsurgeon.samples.batches import Batch, batch_size, concatenate, cut, moved, tensors_of
 from brainsurgeon.samples.where import where
 
@@ -150,10 +150,22 @@ def check_separate(batch_loss: BatchLoss, batch: Batch, group: int | None) -> tu
     check_loss(batch_loss, batch)  # a loss that is another each time looks coupled too
     if "sum over samples" in found:
         return (f"the loss is no mean: {found}; give reduction='mean', or batches of other sizes weigh otherwise",)
-    told = f"the loss couples the samples of a batch: {found}"
+    told = f"the loss couples the samples of a batch: {found}{_stretched(batch_loss.model, batch)}"
     if group == 1 or (group is None and "single sample" in found):
         raise BrainsurgeonError(f"{told}. Gradients of single samples say nothing of it: {REMEDY}")
     return (f"{told}, so the result depends on which of them come together",)
+
+
+@torch.no_grad()
+def _stretched(model: nn.Module, batch: Batch) -> str:
+    """Say where a loss of differences would compare each output with each target."""
+    if not isinstance(batch, list | tuple) or len(batch) != 2 or not isinstance(batch[1], Tensor):
+        return ""
+    found = call(model, batch[0])
+    if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[1] != 1 or batch[1].dim() != 1:
+        return ""
+    shapes = f"{found.shape[0]}×1 and the targets {len(batch[1])}"
+    return f" (the outputs are {shapes}, so each may be compared with each: reshape one, or give the loss by its name)"
 
 
 def coupling(batch_loss: BatchLoss, batch: Batch) -> str:

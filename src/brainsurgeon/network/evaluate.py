@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
-from brainsurgeon.network.answers import Answers, answer
+from brainsurgeon.network.answers import Answers, answer, has_targets
 from brainsurgeon.network.checks import in_words
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.metrics import CLASSES, LABELS, METRICS, NUMBERS, Tally, check_metric
@@ -43,7 +43,7 @@ def evaluate(model: nn.Module, data: Any, score: Score = None, loss: LossLike | 
         for batch in _batches(data, model):
             with in_words(model, batch):
                 answers = answer(model, loss, batch, outputs_wanted=score is not None)
-            measured.add(answers, batch_size(batch))
+            measured.add(answers, batch_size(batch), has_targets(batch, loss))
         return measured.values()
 
 
@@ -53,11 +53,12 @@ class _Measured:
     def __init__(self, names: list[str] | None, function: Any):
         self.names, self.function = names, function
         self.tallies = {name: Tally(METRICS[name]) for name in names or ()}
-        self.losses, self.samples = 0.0, 0
+        self.losses, self.samples, self.counted = 0.0, 0, 0
         self.kept: list[tuple[Tensor, Tensor]] = []
         self.has_loss = True
 
-    def add(self, answers: Answers, size: int) -> None:
+    def add(self, answers: Answers, size: int, counts: bool) -> None:
+        """Take in a batch; the loss of one whose targets are all left out is no number, and does not count."""
         if self.names is None and self.function is None and not self.samples:
             self.tallies = {name: Tally(METRICS[name]) for name in suggested(answers)}
         for name, tally in list(self.tallies.items()):
@@ -70,8 +71,10 @@ class _Measured:
         if self.function is not None:
             self.kept.append((answers.outputs, answers.targets))
         self.has_loss = self.has_loss and answers.loss is not None
-        self.losses += float(answers.loss) * size if answers.loss is not None else 0.0
         self.samples += size
+        if counts and answers.loss is not None:
+            self.losses += float(answers.loss) * size
+            self.counted += size
 
     def values(self) -> dict[str, float]:
         if not self.samples:
@@ -86,7 +89,7 @@ class _Measured:
         found = {name: value for name, value in found.items() if name not in undefined}
         if self.function is not None:
             found |= ask(self.function, *self._joined())
-        return found | ({"loss": self.losses / self.samples} if self.has_loss else {})
+        return found | ({"loss": self.losses / self.counted} if self.has_loss and self.counted else {})
 
     def _joined(self) -> list[Tensor]:
         if not all(isinstance(part, Tensor) for pair in self.kept for part in pair):

@@ -84,10 +84,15 @@ def concatenate(batches: list[Batch]) -> Batch:
 
 
 def moved(batch: Batch, device: torch.device) -> Batch:
-    """Return a batch on a device, as tensors that autograd takes: one made under `inference_mode` is copied."""
+    """Return a batch on a device, as constants that autograd takes: one made under `inference_mode` is copied.
+
+    What a user's own network has made of the samples is no part of ours: no gradient goes back there.
+    """
 
     def move(tensor: Tensor) -> Tensor:
-        tensor = tensor.to(device, non_blocking=device.type == "cuda")  # a CPU would read what is not there yet
+        tensor = tensor.detach().to(
+            device, non_blocking=device.type == "cuda"
+        )  # a CPU would read what is not there yet
         return tensor.clone() if tensor.is_inference() else tensor
 
     return map_tensors(move, batch)

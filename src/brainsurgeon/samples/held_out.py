@@ -76,6 +76,8 @@ class TrainingSamples:
             self.size = sum(map(batch_size, self._units))
         self.doubt: torch.Tensor | None = None
         """What the dense network has said of the training samples, once it was asked."""
+        if not self.size and not self.held:
+            raise BrainsurgeonError("the data is empty (a generator can be read once only: give a list or a loader)")
         if not self.size or not self.held:
             raise BrainsurgeonError(
                 f"too little data for a run in stages: at least {FEWEST} samples are needed, because some are held "

@@ -126,7 +126,7 @@ class Layerwise:
         def stream(some: list[Batch]) -> Stream:
             return Stream(loss.model, call, some, layers, chain, surgery.device, places)
 
-        reported = _one_by_one(batches, REPORTED)
+        reported = _one_by_one(batches, REPORTED, surgery.loss)
         with task.clock.measure("costs"):
             costs, before = row_costs(self.costs, surgery, loss, stream(reported))
         if before is None:
@@ -232,7 +232,7 @@ def _home(model: nn.Module, device: torch.device) -> torch.device:
     return device if held_in(model) or len(homes) > 1 else homes.pop()
 
 
-def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
+def _one_by_one(batches: list[Batch], count: int, loss: LossLike) -> list[Batch]:
     """Return this rank's share of the first samples, sequences of tokens one by one: the scores of all are large.
 
     A sequence that is all padding has no loss, and is left out.
@@ -241,7 +241,7 @@ def _one_by_one(batches: list[Batch], count: int) -> list[Batch]:
     some = list(first(batches, max(count, world_size())))
     each = max(1, sum(map(batch_size, some)) // world_size())  # every rank gets some
     found = list(regroup(some, 1 if tokens else min(IMAGES, each)))
-    return own_share(list(filter(has_targets, found)) or found)
+    return own_share([batch for batch in found if has_targets(batch, loss)] or found)
 
 
 def _for_curves(batches: list[Batch]) -> list[Batch]:
