@@ -30,7 +30,7 @@ from experiments.records import BENCHMARKS, DOCS, RESULTS, ROOT, read, read_line
 from experiments.samples import samples_table
 from experiments.searches_figure import searches_table
 from experiments.structured import structured_table
-from experiments.unseen import unseen_table
+from experiments.unseen import ROUNDED, unseen_table
 from experiments.worth import short
 from experiments.worth import tables as worth_tables
 from experiments.write_beyond import beside, beyond_tables
@@ -165,6 +165,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "promises": promises_table,
     "quick": quick_table,
     "unseen": unseen_table,
+    "unseen-bfloat16": lambda: unseen_table(ROUNDED),
     "resnet50": resnet50_table,
     "semi-structured": semi_structured_table,
     "readme-language": lambda: language_table(short=True),
