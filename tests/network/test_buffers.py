@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import seeded
 from torch import nn
 
 import brainsurgeon
@@ -56,12 +57,10 @@ def test_buffers_that_a_forward_pass_changes_are_put_back() -> None:
     before = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
     with pytest.raises(ZeroDivisionError):
         _interrupted(model)
-    late = model.get_buffer("late")  # it is new, and stays
-    assert late.shape == (2,)
+    assert model.late is None
     for name, buffer in model.named_buffers(remove_duplicate=False):
-        if buffer is not late:
-            assert buffer is before.get(name, before["passes"])[0]
-            assert torch.equal(buffer, before.get(name, before["passes"])[1])
+        assert buffer is before.get(name, before["passes"])[0]
+        assert torch.equal(buffer, before.get(name, before["passes"])[1])
 
 
 class Grown(nn.Module):
@@ -124,11 +123,81 @@ def test_models_with_sparse_buffers_and_scripted_ones_are_measured() -> None:
     assert brainsurgeon.prune(Graph(), data, 0.5, "mp", progress=False).pruned == 36
 
 
+class Noting(nn.Module):
+    """Knows where it is in pictures of one size, which it notes; `lasting` says whether that is part of its state."""
+
+    def __init__(self, in_place: bool, lasting: bool = False):
+        super().__init__()
+        self.in_place, self.size, self.last = in_place, (4, 3), nn.Linear(12, 3)
+        self.register_buffer("places", self._places(), persistent=lasting)
+
+    def _places(self) -> torch.Tensor:
+        height, width = self.size
+        return (10.0 * torch.arange(height)[:, None] + torch.arange(width)).flatten()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs."""
+        if inputs.shape[1:] != self.size:
+            self.size = tuple(inputs.shape[1:])
+            if self.in_place and self.places.numel() == self.size[0] * self.size[1]:
+                self.places.copy_(self._places())
+            else:
+                self.places = self._places()
+                self.fresh = True
+        return self.last((inputs.flatten(1) + self.places)[:, :12])
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_a_module_has_noted_of_a_buffer_is_put_back_with_it(in_place: bool) -> None:
+    model = seeded(lambda: Noting(in_place), 0)
+    tall, wide = torch.randn(30, 4, 3), torch.randn(30, 3, 4)
+    expected = [seeded(lambda: Noting(in_place), 0)(inputs) for inputs in (wide, tall)]
+    labels = torch.arange(30) % 3
+    first = brainsurgeon.evaluate(model, (wide, labels), loss="cross_entropy")
+    assert model.size == (4, 3)
+    assert not hasattr(model, "fresh")
+    assert brainsurgeon.evaluate(model, (wide, labels), loss="cross_entropy") == first
+    assert torch.equal(model(wide), expected[0])
+    assert torch.equal(model(tall), expected[1])
+
+
+def test_a_lasting_buffer_that_has_grown_goes_with_its_note_and_a_cache_does_not() -> None:
+    for lasting, size in ((True, (4, 4)), (False, (4, 3))):
+        one, other = Noting(False, lasting), Noting(False, lasting)
+        one(torch.randn(2, 4, 4))
+        give_buffers(one, other)
+        assert other.size == size
+        assert other.places.tolist() == other._places().tolist()
+        assert other.in_place is False
+
+
+def test_given_buffers_are_where_the_other_model_is() -> None:
+    one, other = Noting(False, lasting=True), Noting(False, lasting=True).to("meta")
+    one(torch.randn(2, 4, 4))
+    give_buffers(one, other)
+    assert other.places.shape == (16,)
+    assert other.places.is_meta
+
+
+def test_what_is_no_number_and_what_is_yet_to_come_is_measured() -> None:
+    data = torch.randn(40, 6), torch.arange(40) % 3
+    model = nn.Sequential(nn.Linear(6, 3))
+    model.register_buffer("wide", torch.full((1, 4), torch.nan).expand(3, 4))
+    model.register_buffer("unknown", torch.full((2,), torch.nan))
+    before = dict(model.named_buffers())
+    assert "accuracy" in brainsurgeon.evaluate(model, data, "accuracy")
+    assert all(buffer is before[name] for name, buffer in model.named_buffers())
+    lazy = nn.Sequential(nn.Linear(6, 8), nn.LazyBatchNorm1d(), nn.Linear(8, 3))
+    with buffers_kept(lazy):
+        lazy.eval()(data[0])
+    assert lazy[1].num_features == 8
+    assert lazy(data[0]).shape == (40, 3)
+
+
 def test_buffers_of_another_size_and_expanded_ones_are_given() -> None:
     one, other = Grown(4), Grown(2)
     give_buffers(one, other)
-    assert torch.equal(other.places, one.places)
-    assert "places" not in other.state_dict()
+    assert other.places.shape == (2, 6)
     one.register_buffer("wide", torch.arange(4.0))
     other.wide = None  # type: ignore[assignment]
     give_buffers(one, other)

@@ -39,6 +39,19 @@ def test_all_of_it_comes_back_with_buffers_and_words(loss: float) -> None:
     assert torch.equal(after.masks["0.weight"], before.masks["0.weight"])
 
 
+def test_buffers_that_grew_come_back_and_caches_are_made_again() -> None:
+    store, before, other = Parts(), found(), seeded(network, 1)
+    for model, size in ((before.model, 5), (other, 2)):
+        model.register_buffer("seen", torch.full((size,), 3.0))
+        model.register_buffer("cache", torch.zeros(size), persistent=False)
+    before.model.register_buffer("late", torch.ones(2))
+    save_found(store, before)
+    load_found(store, other)
+    assert other.get_buffer("seen").tolist() == [3.0] * 5
+    assert other.get_buffer("late").tolist() == [1.0, 1.0]
+    assert other.get_buffer("cache").shape == (2,)
+
+
 def test_where_nothing_was_kept_the_model_is_left_alone() -> None:
     model = seeded(network, 1)
     before = model[0].weight.clone()

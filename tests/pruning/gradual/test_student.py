@@ -155,11 +155,11 @@ def test_a_student_becomes_what_its_state_told(name: str) -> None:
             if tensor.is_floating_point():
                 tensor.add_(seeded(lambda shape=tensor.shape: torch.rand(shape), 3))
     student.cut(one_group(student.weights.size, student.weights.size // 2), 0.5, returning=True)
-    told = {key: value.clone() for key, value in student.state().items()}
+    told = {key: value.clone() for key, value in student.stored().items()}
     other = drawn()
     other.restore(told)
     found = other.state()
-    assert found.keys() == told.keys()
+    assert found.keys() == student.state().keys() == told.keys()
     assert all(torch.equal(found[key], told[key]) for key in told)
     effective: dict[str, Tensor] = student.effective()
     assert all(torch.equal(value, effective[n]) for n, value in other.effective().items())

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.distributed import agreed, broadcast, world_size
+from brainsurgeon.network.buffers import lasting, set_buffers
 from brainsurgeon.pruning.outcome import Outcome
 
 
@@ -45,9 +46,11 @@ def load_found(store: Any, model: nn.Module) -> Found | None:
     if stored is None:
         return None
     told = json.loads(bytes(stored["told"].tolist()))
+    kept = {name.removeprefix("model/"): tensor for name, tensor in stored.items() if name.startswith("model/")}
     with torch.no_grad():
-        for name, own in _tensors(model).items():
-            own.copy_(stored[f"model/{name}"])
+        for name, own in model.named_parameters():
+            own.copy_(kept.pop(name))
+    set_buffers(model, kept)
     masks = {name.removeprefix("mask/"): mask for name, mask in stored.items() if name.startswith("mask/")}
     return Found(told["loss"], told["gradients"], masks, model, tuple(told["notes"]), told["record"])
 
@@ -73,4 +76,4 @@ def first_found(found: Found | None, model: nn.Module, masks: Iterable[str]) -> 
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {**dict(model.named_parameters()), **lasting(model)}

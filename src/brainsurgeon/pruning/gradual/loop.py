@@ -224,7 +224,7 @@ class Training:
 
     def _state(self, optimizer: torch.optim.Optimizer, share: float) -> dict[str, Tensor]:
         reached = {"share": torch.tensor(share, dtype=torch.float64), "trust": self.teacher.trust.state()}
-        return self.student.state() | optimizer_state(optimizer) | reached
+        return self.student.stored() | optimizer_state(optimizer) | reached
 
     def _share(self, step: int) -> float:
         """Return how far training has come: by its steps, or by its time where that is shorter."""

@@ -86,7 +86,7 @@ def statistics(model: nn.Module) -> Iterator[Tensor]:
 def send_round(student: Student) -> None:
     """Give every rank the first one's student, to the last bit: devices of other kinds may round otherwise."""
     if world_size() > 1:
-        for tensor in student.state().values():
+        for tensor in student.stored().values():
             tensor.copy_(broadcast(tensor.clone(), 0))
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.engine.budget import Budget
-from brainsurgeon.network.buffers import give_buffers
+from brainsurgeon.network.buffers import give_buffers, lasting, set_buffers
 from brainsurgeon.network.weights import PrunableWeights
 from brainsurgeon.samples.batches import Batch
 
@@ -132,13 +132,21 @@ class Student:
         give_buffers(self.model, model)
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that the student is, as tensors by name."""
-        parts: Mapping[str, Mapping[str, Tensor]] = {"value": self.values, "mask": self.masks, "square": self.squares}
-        found = {f"{part}/{name}": t.detach() for part, tensors in parts.items() for name, t in tensors.items()}
-        return found | {f"buffer/{name}": buffer for name, buffer in self.model.named_buffers()}
+        """Return all that a step changes, as tensors by name."""
+        return self._tensors() | {f"buffer/{name}": buffer for name, buffer in self.model.named_buffers()}
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return all that the student is, as tensors by name: caches are made again."""
+        return self._tensors() | {f"buffer/{name}": buffer for name, buffer in lasting(self.model).items()}
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Become what `state` told."""
-        for name, own in self.state().items():
+        """Become what `stored` told."""
+        for name, own in self._tensors().items():
             own.copy_(tensors[name])
+        buffers = {name: value for name, value in tensors.items() if name.startswith("buffer/")}
+        set_buffers(self.model, {name.removeprefix("buffer/"): value for name, value in buffers.items()})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        parts: Mapping[str, Mapping[str, Tensor]] = {"value": self.values, "mask": self.masks, "square": self.squares}
+        return {f"{part}/{name}": t.detach() for part, tensors in parts.items() for name, t in tensors.items()}
