@@ -60,11 +60,27 @@ def test_rates_that_leave_nothing_of_the_network_are_left_for_lower_ones_unless_
     assert best_rate(losses.__getitem__, FIRST_RATE, 8, nothing=0.1) == pytest.approx(LONGER * RATES[FIRST_RATE])
 
 
-@pytest.mark.parametrize("bad", [2.0, math.inf])
-def test_below_rates_that_are_too_high_one_that_is_not_tried_any_more_is_taken(bad: float) -> None:
-    told = iter([bad, bad])
+@pytest.mark.parametrize(
+    ("losses", "taken"),
+    [((math.inf, math.inf), FIRST_RATE - 2), ((3.0, 2.5), FIRST_RATE - 2), ((math.inf, 2.0), FIRST_RATE - 1)],
+)
+def test_below_rates_that_diverge_one_that_is_not_tried_any_more_is_taken(
+    losses: tuple[float, ...], taken: int
+) -> None:
+    told = iter(losses)
     found = best_rate(lambda _: next(told, None), FIRST_RATE, 2, nothing=2.0)
-    assert found == pytest.approx(LONGER * RATES[FIRST_RATE - 2])
+    assert found == pytest.approx(LONGER * RATES[taken])
+
+
+def test_where_the_cuts_of_every_try_leave_nothing_no_rate_is_blamed() -> None:
+    """At 99% a short run ends at the loss of nothing with any rate."""
+    told = iter([2.01, 2.03])
+    assert best_rate(lambda _: next(told, None), FIRST_RATE, 2, nothing=2.0) == pytest.approx(
+        LONGER * RATES[FIRST_RATE]
+    )
+    told = iter([2.03, 2.01])
+    found = best_rate(lambda _: next(told, None), FIRST_RATE, 2, nothing=2.0)
+    assert found == pytest.approx(LONGER * RATES[FIRST_RATE - 1])  # neighbours are compared as ever
 
 
 def test_of_rates_that_all_diverge_the_lowest_is_left() -> None:

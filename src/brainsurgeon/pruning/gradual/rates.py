@@ -62,15 +62,20 @@ def best_rate(
 def _low_enough(told: Callable[[int], float | None], first: int, nothing: float) -> int:
     """Return the first rate, from one on downwards, that neither diverges nor trains the network away.
 
-    One that is not tried any more is taken for that; where all train it away, the first that does not diverge.
+    Where that ends with none, it is the first whose loss is that of nothing, as it is after cuts that leave nothing; if
+    there is no such rate either, one below those that were tried; and if all were, the first that does not diverge.
     """
-    number, finite = first, None
+    number, finite, mute = first, None, None
     while True:
         value = told(number)
-        if value is None or value < SAYING * nothing:
+        if value is None:
+            return number if mute is None else mute
+        if value < SAYING * nothing:
             return number
         if finite is None and value < math.inf:
             finite = number
+        if mute is None and value <= nothing / SAYING:
+            mute = number
         if not number:
             return 0 if finite is None else finite
         number -= 1
