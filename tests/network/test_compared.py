@@ -33,6 +33,20 @@ def test_the_value_is_that_of_evaluate(metric: str) -> None:
     assert scored(model, batches, metric, "cross_entropy").value == pytest.approx(wanted, rel=1e-6)
 
 
+def test_samples_whose_targets_are_all_left_out_have_no_part_in_the_loss() -> None:
+    model, batches = classified()
+    inputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    inputs, targets = inputs[:100], targets[:100].clone()
+    targets[10:20] = -100
+    kept = targets != -100
+    found = scored(model, [(inputs, targets)], "loss", "cross_entropy")
+    assert found.value == pytest.approx(
+        float(nn.functional.cross_entropy(model(inputs[kept]), targets[kept])), rel=1e-5
+    )
+    assert found.of(torch.arange(5, 15)) == pytest.approx(found.of(torch.arange(5, 10).repeat(2)))
+    assert math.isnan(found.of(torch.arange(10, 20)))
+
+
 @pytest.mark.parametrize("metric", ["r2", "spearman"])
 def test_metrics_of_numbers(metric: str) -> None:
     model = seeded(lambda: nn.Linear(5, 2), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -216,6 +217,46 @@ def test_targets_that_the_loss_leaves_out_are_left_out_of_every_score(padding: i
     goal = brainsurgeon.Goal(drop=0.5, validation=(tokens, tags))
     result = brainsurgeon.prune(Tagger(), (tokens, tags), method="mp", loss=loss, goal=goal, progress=False)
     assert result.settings["goal"]["dense"] == 100
+
+
+class Smooth(nn.CrossEntropyLoss):
+    """A loss of the user's own that leaves targets out as the one it is made of does."""
+
+
+def dice(outputs: Tensor, targets: Tensor) -> Tensor:
+    return -(outputs.softmax(1).amax(1) * (targets == outputs.argmax(1))).mean()
+
+
+class Dice(nn.Module):
+    """A loss of the user's own whose `ignore_index` is what it is given."""
+
+    def __init__(self, ignore_index: Any = None):
+        super().__init__()
+        self.ignore_index = ignore_index
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss."""
+        return dice(outputs, targets)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [Smooth(ignore_index=255), partial(F.cross_entropy, ignore_index=255), Dice(255)],
+    ids=["own", "part", "dice"],
+)
+def test_any_loss_may_leave_targets_out(loss: Any) -> None:
+    inputs, targets = torch.randn(40, 4), torch.arange(40) % 3
+    model, kept = nn.Linear(4, 3), targets != 2
+    wanted = evaluate(model, (inputs[kept], targets[kept]), "accuracy", "cross_entropy")["accuracy"]
+    void = targets.masked_fill(~kept, 255)
+    assert evaluate(model, (inputs, void), "accuracy", loss)["accuracy"] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("ignored", [None, [0, 1]])
+def test_what_is_no_target_leaves_none_out(ignored: Any) -> None:
+    inputs, targets = torch.randn(40, 4), torch.arange(40) % 3
+    found = evaluate(nn.Linear(4, 3), (inputs, targets), "accuracy", Dice(ignored))
+    assert 0 <= found["accuracy"] <= 100
 
 
 @pytest.mark.parametrize("score", ["accuracy", "iou", "perplexity"])

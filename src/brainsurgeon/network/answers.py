@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -57,7 +58,9 @@ class Answers:
 
 def ignored_by(loss: LossLike | None) -> int:
     """Return the target that a loss leaves out."""
-    return int(getattr(loss, "ignore_index", IGNORED))
+    given = loss.keywords if isinstance(loss, partial) else {}
+    found = given.get("ignore_index", getattr(loss, "ignore_index", None))
+    return found if isinstance(found, int) else IGNORED  # others take None, or a list
 
 
 def has_targets(batch: Batch, loss: LossLike | None = None) -> bool:
@@ -88,20 +91,28 @@ def answer(model: nn.Module, loss: LossLike | None, batch: Batch, outputs_wanted
     if not paired or kind is None:
         shown = paired and outputs_wanted and loss != "model"
         outputs, targets = (call(model, batch[0]), batch[1]) if shown else (None, None)
-        return Answers(outputs, targets, None, BatchLoss(model, loss)(batch))
+        return Answers(outputs, _counted(targets, loss), None, BatchLoss(model, loss)(batch))
     outputs, targets = call(model, batch[0]), batch[1]
     function = LOSSES[loss] if isinstance(loss, str) else loss
     value: Tensor | None = function(outputs, targets) if isinstance(outputs, Tensor) else None
     if value is None or value.numel() != 1:  # what is wrong with that is said there
         value = BatchLoss(model, loss)(batch)
-    if kind == CLASSES and ignored_by(loss) != IGNORED and not targets.is_floating_point():
-        targets = targets.masked_fill(targets == ignored_by(loss), IGNORED)
+    targets = _counted(targets, loss) if kind == CLASSES else targets
     return Answers(outputs, targets, kind if _fits(outputs, targets, kind) else None, value)
 
 
 def _kind_of(loss: LossLike) -> str | None:
-    key = type(loss) if isinstance(loss, nn.Module) else loss
+    key = loss.func if isinstance(loss, partial) else loss
+    if isinstance(key, nn.Module):
+        return next((kind for known, kind in KINDS.items() if isinstance(known, type) and isinstance(key, known)), None)
     return next((kind for known, kind in KINDS.items() if known == key), None)
+
+
+def _counted(targets: Any, loss: LossLike) -> Any:
+    """Return the targets with those that a loss leaves out as all losses leave them out."""
+    if not isinstance(targets, Tensor) or targets.is_floating_point() or ignored_by(loss) == IGNORED:
+        return targets
+    return targets.masked_fill(targets == ignored_by(loss), IGNORED)
 
 
 def _fits(outputs: Tensor, targets: Tensor, kind: str) -> bool:

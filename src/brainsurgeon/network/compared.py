@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
-from brainsurgeon.network.answers import Answers, answer
+from brainsurgeon.network.answers import Answers, answer, has_targets
 from brainsurgeon.network.evaluate import ask, suggested, takes_model
 from brainsurgeon.network.loss import LossLike
 from brainsurgeon.network.metrics import METRICS, Metric, check_metric
@@ -122,7 +122,8 @@ def scored(model: nn.Module, batches: Iterable[Batch], metric: Any, loss: LossLi
         for batch in regroup(batches, size):
             pulse()
             found = answer(model, loss, moved(batch, device), outputs_wanted=metric != LOSS)
-            answers.append((found, batch_size(batch)))
+            counts = metric != LOSS or has_targets(batch, loss)
+            answers.append((found, batch_size(batch) if counts else 0))
     if metric == LOSS:
         return _of_losses(answers)
     if callable(metric):
@@ -139,11 +140,12 @@ def _number(found: dict[str, float]) -> float:
 def _of_losses(answers: list[tuple[Answers, int]]) -> Scored:
     if any(found.loss is None for found, _ in answers):
         raise BrainsurgeonError("there is no loss to measure: give prune a loss, or name another metric")
-    sums = torch.tensor([[float(found.loss or 0.0) * size, size] for found, size in answers], dtype=torch.float64)
+    rows = [[float(found.loss or 0.0) * size if size else 0.0, size] for found, size in answers]
+    sums = torch.tensor(rows, dtype=torch.float64)
 
     def of(chosen: Tensor) -> float:
         total, count = sums[chosen].sum(0).tolist()
-        return float(total / count)
+        return float(total / count) if count else math.nan
 
     return Scored(of(torch.arange(len(sums))), len(sums), of)
 
