@@ -5,6 +5,7 @@ import torch
 from cases import needs_gpu, seeded
 from torch import Tensor, nn
 
+import brainsurgeon
 from brainsurgeon.network.layout import choose_layout, in_fast_layout
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.sample_loss import SampleLoss
@@ -49,6 +50,33 @@ def test_what_has_no_channels_stays_as_it_is(shape: tuple[int, ...]) -> None:
     batch = (torch.randn(4, *shape), torch.arange(4))
     model(batch[0])
     assert choose_layout(BatchLoss(model, "cross_entropy"), batch)(batch) is batch
+
+
+class Grouping(nn.Module):
+    """Views samples and channels together, which a single sample with its channels last allows; or only in training."""
+
+    def __init__(self, always: bool):
+        super().__init__()
+        self.always, self.conv, self.linear = always, nn.Conv2d(3, 4, 3), nn.Linear(4 * 36, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.conv(x)
+        if self.always or self.training:
+            hidden = hidden.view(2 * len(x), -1, 6, 6).tanh().reshape(hidden.shape)
+        return self.linear(hidden.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("always", "trains", "last"), [(True, False, False), (False, False, True), (False, True, False)]
+)
+def test_a_model_that_views_samples_together_gets_them_as_they_are(always: bool, trains: bool, last: bool) -> None:
+    batch, model = images(), seeded(lambda: Grouping(always), 0).eval()
+    laid = choose_layout(BatchLoss(model, "cross_entropy"), batch, trains)(batch)
+    assert is_last(laid) is last
+    assert not model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+    result = brainsurgeon.prune(model, batch, 0.5, "gradual", max_gradients=640, progress=False)
+    assert result.pruned == result.size // 2
 
 
 def test_a_model_that_views_its_images_gets_them_as_they_are() -> None:

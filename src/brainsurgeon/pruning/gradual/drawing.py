@@ -75,5 +75,5 @@ def drawing_of(run: GradualRun) -> Drawing:
     warps = mixes and has_pictures(run.held_out[0]) if method.warp is None else method.warp
     targets = not isinstance(loss, Match) or loss.targets
     augment = method.augment or (warp if warps else None)
-    layout = choose_layout(run.surgery.batch_loss, run.held_out[0])
+    layout = choose_layout(run.surgery.batch_loss, run.held_out[0], trains=True)
     return Drawing(run.samples, run.batch_size, run.task.seed, run.legs, mixes, targets, augment, run.views, layout)
