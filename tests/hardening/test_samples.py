@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import seeded
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
@@ -99,6 +100,31 @@ def test_a_contrastive_loss_is_told_by_methods_that_take_whole_batches(method: s
     for loss in ("cross_entropy", "match"):
         plain = brainsurgeon.prune(network(), samples(), 0.5, method, loss=loss, **settings)
         assert not any("couples" in note for note in plain.notes)
+
+
+class Siamese(nn.Module):
+    """Is called with two parts of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tower = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what both are."""
+        return self.tower(one), self.tower(other)
+
+
+@pytest.mark.parametrize(("method", "settings"), [("layerwise", {}), ("cbs", {**SMALL, "gradient_batch": 8})])
+def test_a_loss_of_pairs_calls_its_model_in_its_own_way(method: str, settings: dict[str, Any]) -> None:
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        one, other = (F.normalize(part, dim=1) for part in model(*batch))
+        return F.cross_entropy(one @ other.T / 0.5, torch.arange(len(one)))
+
+    data = torch.randn(64, 6), torch.randn(64, 6)
+    given = {"num_gradients": 20, **settings} if settings else {}
+    result = brainsurgeon.prune(Siamese(), data, 0.5, method, loss=loss, progress=False, **given)
+    assert result.pruned == 36
+    assert any("couples the samples" in note for note in result.notes)
 
 
 def test_batch_statistics_are_noticed() -> None:
@@ -216,8 +242,9 @@ def test_a_sum_is_noted(method: str) -> None:
     assert any("the loss is no mean" in note for note in result.notes)
 
 
-def test_outputs_in_a_column_beside_targets_in_a_row_are_told() -> None:
-    model, (inputs, _) = nn.Linear(6, 1), upstream()[1]
+@pytest.mark.parametrize("seed", range(10))
+def test_outputs_in_a_column_beside_targets_in_a_row_are_told(seed: int) -> None:
+    model, (inputs, _) = seeded(lambda: nn.Linear(6, 1), seed), upstream()[1]
     data = inputs.detach(), inputs.detach()[:, 0]
     with pytest.raises(BrainsurgeonError, match=r"the outputs are 64×1 and the targets 64.*reshape one"):
         brainsurgeon.prune(model, data, 0.5, "wf", nn.MSELoss(), progress=False)

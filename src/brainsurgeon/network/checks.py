@@ -161,7 +161,10 @@ def _stretched(model: nn.Module, batch: Batch) -> str:
     """Say where a loss of differences would compare each output with each target."""
     if not isinstance(batch, list | tuple) or len(batch) != 2 or not isinstance(batch[1], Tensor):
         return ""
-    found = call(model, batch[0])
+    try:
+        found = call(model, batch[0])
+    except Exception:  # a loss(model, batch) may call its model in another way
+        return ""
     if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[1] != 1 or batch[1].dim() != 1:
         return ""
     shapes = f"{found.shape[0]}×1 and the targets {len(batch[1])}"
@@ -172,8 +175,10 @@ def coupling(batch_loss: BatchLoss, batch: Batch) -> str:
     """Say how a loss couples the samples of a batch (contrastive, by batch statistics); empty where it does not.
 
     A mean, weighted or not, of two samples' losses lies between them. One that lies outside, or is another for a
-    sample beside itself, depends on which samples come together.
+    sample beside itself, depends on which samples come together. Where each output is compared with each target the
+    value often lies between them too: there it must be their plain mean.
     """
+    weighted = not _stretched(batch_loss.model, batch)
     with torch.no_grad():
         for k in range(0, min(2 * PAIRS, batch_size(batch) - 1), 2):
             single, other = cut(batch, slice(k, k + 1)), cut(batch, slice(k + 1, k + 2))
@@ -184,16 +189,17 @@ def coupling(batch_loss: BatchLoss, batch: Batch) -> str:
             except Exception as error:  # batch normalisation, above all, refuses a single sample
                 return f"it cannot be had of a single sample ({type(error).__name__}: {first_line(error)})"
             pair, twins = (batch_loss(concatenate([single, one])) for one in (other, single))
-            if found := _coupled([float(v) for v in alone], float(pair), float(twins)):
+            if found := _coupled([float(v) for v in alone], float(pair), float(twins), weighted):
                 return found
     return ""
 
 
-def _coupled(alone: list[float], pair: float, twins: float) -> str:
+def _coupled(alone: list[float], pair: float, twins: float, weighted: bool) -> str:
     room = COUPLED * max(abs(value) for value in (*alone, pair, twins))
     if not all(map(math.isfinite, (*alone, pair, twins))) or room == 0:
         return ""
-    if min(alone) - room <= pair <= max(alone) + room and abs(twins - alone[0]) <= room:
+    between = min(alone) - room <= pair <= max(alone) + room if weighted else abs(pair - sum(alone) / 2) <= room
+    if between and abs(twins - alone[0]) <= room:
         return ""
     if abs(pair - sum(alone)) <= room and abs(twins - 2 * alone[0]) <= room:
         return f"it is the sum over samples ({pair:.4g} for two of {alone[0]:.4g} and {alone[1]:.4g}), not their mean"
