@@ -2,6 +2,7 @@
 
 Torch has two switches for the rounding, and refuses to read the older one where the newer says otherwise. So the newer
 is set, which works whichever of them the user has set, and the older with it where it can be read: a model may ask it.
+A switch says the same afterwards, but no longer follows a wider one: torch does not tell whether it did.
 """
 
 from __future__ import annotations

@@ -153,3 +153,13 @@ def test_the_plan_is_told_before_anything_is_tried(toy: Any) -> None:
     assert 0 < seen[plan].values["about seconds"] < 600
     assert "layerwise" in seen[plan].values["candidates"]
     assert all(event.stage not in ("layers", "training", "candidates") for event in seen[:plan])
+
+
+def test_within_a_limit_the_plan_is_what_fits(toy: Any) -> None:
+    seen: list[Any] = []
+    limits = {"max_gradients": 1000, "max_seconds": 20.0}
+    Surgery(*toy, progress=False, callback=seen.append).prune(0.8, "auto", **limits)
+    plan = next(number for number, event in enumerate(seen) if event.stage == "plan")
+    assert 10 < seen[plan].values["about seconds"] <= 20
+    assert seen[plan].values["candidates"] == "the cheap first, as many as fit"
+    assert all(event.stage not in ("layers", "training", "candidates") for event in seen[:plan])

@@ -86,6 +86,9 @@ class AutoRun:
             self.task.notify(Event("plan", 0, len(chosen), told))
             yield from chosen
             return
+        fitting: dict[str, Value] = {"candidates": "the cheap first, as many as fit"}
+        fitting["about seconds"] = float(f"{self.clock.left:.2g}")
+        self.task.notify(Event("plan", 0, None, fitting))
         try:
             for candidate in candidates_in_time(self):
                 yield candidate.within(self.method.pattern)
