@@ -81,6 +81,18 @@ def test_all_of_a_model_are_opened_but_those_with_keys_of_their_own() -> None:
     assert type(model["plain"]) is nn.MultiheadAttention
 
 
+def test_one_that_has_several_places_stays_one() -> None:
+    shared = make()
+    model = nn.ModuleDict({"one": shared, "other": nn.ModuleDict({"inner": shared})})
+    original = copy.deepcopy(model)
+    open_attention(model)
+    assert isinstance(model["one"], Attention)
+    assert model["one"] is model.get_submodule("other.inner")
+    close_attention(model, original)
+    assert type(model["one"]) is nn.MultiheadAttention
+    assert model["one"] is model.get_submodule("other.inner")
+
+
 def test_nested_tensors_are_left_alone_as_long_as_a_layer_is_not_pytorchs_own() -> None:
     original = structures.Padded().eval()
     model = copy.deepcopy(original)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import structures as s
 import torch
 from shrinking import QUICK
@@ -29,6 +30,46 @@ def test_outputs_agree_by_their_numbers_their_shapes_and_their_number() -> None:
     assert not agree((torch.ones(2), torch.ones(2)), torch.ones(2))
     assert not agree(torch.tensor([torch.nan]), torch.ones(1))
     assert agree(torch.zeros(0, 3), torch.zeros(0, 3))
+    masked = torch.tensor([1.0, -torch.inf])
+    assert agree(masked, masked)
+    assert not agree(masked, torch.tensor([1.0, torch.inf]))
+    assert not agree(masked, torch.tensor([1.0, 0.0]))
+    assert not agree(torch.tensor([2.0, -torch.inf]), masked)
+    turned = torch.tensor([1 + 2j])
+    assert agree({"a": [turned]}, {"a": [turned.clone()]})
+    assert not agree({"a": [turned]}, {"a": [turned.conj()]})
+
+
+class Gate(nn.Module):
+    """Halves of one layer's outputs are read by two layers; `even` cuts them in halves, else at a fixed place."""
+
+    def __init__(self, even: bool):
+        super().__init__()
+        self.even, self.first = even, nn.Linear(6, 16)
+        self.value, self.gate, self.last = nn.Linear(8, 10), nn.Linear(8, 10), nn.Linear(10, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the scores."""
+        halves = self.first(x).relu()
+        one, other = halves.chunk(2, -1) if self.even else halves.split(8, -1)
+        return self.last((self.value(one) * self.gate(other).sigmoid()).relu())
+
+
+@pytest.mark.parametrize("target", [{"macs": 0.7}, {"units": 0.5}, {"parameters": 0.4}])
+def test_halves_of_a_layer_lose_the_same_units(target: dict[str, float]) -> None:
+    result = shrink(s.seeded(lambda: Gate(True)), s.vectors(), **target, **QUICK)
+    assert sorted(result.kept) == ["first", "value"]
+    assert result.model.get_submodule("first").out_features == 2 * len(result.kept["first"])
+    for reader in ("value", "gate"):
+        assert result.model.get_submodule(reader).in_features == len(result.kept["first"])
+    assert result.parameters[1] == sum(p.numel() for p in result.model.parameters())
+
+
+def test_what_is_cut_at_a_fixed_place_may_lose_units_behind_it() -> None:
+    result = shrink(s.seeded(lambda: Gate(False)), s.vectors(), units=0.5, **QUICK)
+    assert len(result.kept) == len(result.groups) == 2
+    assert result.model.get_submodule("value").in_features == 8
+    assert result.model.get_submodule("gate").in_features == 4
 
 
 def test_numbers_of_modules_follow_what_each_group_keeps() -> None:

@@ -110,14 +110,15 @@ def opened(module: nn.MultiheadAttention) -> Attention:
 
 def open_attention(model: nn.Module) -> dict[str, str]:
     """Take the heads of every `nn.MultiheadAttention` apart, in place; return those left, with the reason."""
-    left = {}
-    for name, module in list(model.named_modules()):
+    left, known = {}, dict[nn.Module, nn.Module]()  # one that has several places stays one
+    for name, module in list(model.named_modules(remove_duplicate=False)):
         if type(module) is not nn.MultiheadAttention or not name:
             continue
         reason = refusal(module)
         if reason is None:
             parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, opened(module))
+            known[module] = known.get(module) or opened(module)
+            setattr(model.get_submodule(parent), own, known[module])
         else:
             left[name] = reason
     _keep_from_nesting(model)
@@ -157,11 +158,13 @@ def closed(module: Attention, original: nn.MultiheadAttention) -> nn.MultiheadAt
 
 def close_attention(model: nn.Module, original: nn.Module) -> None:
     """Put PyTorch's own attention back, in place, wherever no head is gone."""
-    for name, before in original.named_modules():
+    known = dict[nn.Module, nn.Module]()
+    for name, before in original.named_modules(remove_duplicate=False):
         if type(before) is not nn.MultiheadAttention or not name:
             continue
         module = model.get_submodule(name)
         if isinstance(module, Attention) and module.query.out_features == before.embed_dim:
             parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, closed(module, before))
+            known[before] = known.get(before) or closed(module, before)
+            setattr(model.get_submodule(parent), own, known[before])
     _keep_from_nesting(model, original)

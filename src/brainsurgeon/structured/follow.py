@@ -19,6 +19,9 @@ from torch.fx import Node, map_arg
 from brainsurgeon.structured.atoms import NONE, Atoms, flat_along, merged
 from brainsurgeon.structured.tracing import Traced, needed
 
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+"""Other shapes of tensors that lie suitably in memory."""
+
 
 @dataclass
 class Held:
@@ -194,7 +197,8 @@ class Follower:
         values = [self.values[one] for one in given]
         origin = values[0] if len(given) == 1 and isinstance(values[0], Held | Moved) else None
         args, kwargs = map_arg((node.args, node.kwargs), lambda one: self.labels(self.values[one]))
-        result = node.target(*args, **kwargs)  # type: ignore[operator]
+        moves: Any = torch.ops.aten.reshape.default if node.target in VIEWS else node.target
+        result = moves(*args, **kwargs)  # labels may lie otherwise than the numbers, and be no view
         result = list(result) if isinstance(result, list | tuple) else result
         if origin is None:
             return result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,8 @@ Axis = tuple[str, int]
 class Group:
     """Units that can be removed: `places` holds, for each axis they lie on, the indices of each unit (units × k).
 
-    `writers` are the weights whose rows they are, `readers` those whose columns they are.
+    `writers` are the weights whose rows they are, `readers` those whose columns they are. `classes` holds the class of
+    each unit's labels, and then those of other groups that are `tied` to it, in the same order.
     """
 
     name: str
@@ -43,6 +44,19 @@ class Found:
     groups: tuple[Group, ...]
     left: dict[str, str]
     column_axis: dict[str, int]
+
+
+def tied(groups: Sequence[Group]) -> Group:
+    """Return one group whose units are the first of each, the second of each, and so on: they go together."""
+    places: dict[Axis, Tensor] = {}
+    for axis, indices in (item for group in groups for item in group.places.items()):
+        places[axis] = torch.cat([places[axis], indices], 1) if axis in places else indices
+    writers, readers = (
+        tuple(dict.fromkeys(name for names in each for name in names))
+        for each in ([group.writers for group in groups], [group.readers for group in groups])
+    )
+    classes = tuple(one for group in groups for one in group.classes)
+    return replace(groups[0], places=places, writers=writers, readers=readers, classes=classes)
 
 
 def find_groups(followed: Followed, model: nn.Module, prunable: Collection[str], tied: Iterable[str] = ()) -> Found:
@@ -88,7 +102,15 @@ def _grouped(followed: Followed, rows: dict[int, list[str]], columns: dict[int, 
         writers, readers = tuple(rows[members[0]]), tuple(columns[members[0]])
         found.append(Group(writers[0].removesuffix(".weight"), len(members), table, writers, readers, classes))
     first = {name: k for k, name in enumerate(product.weight for product in followed.products)}
-    return tuple(sorted(found, key=lambda group: first[group.writers[0]]))
+    return tuple(_named_apart(sorted(found, key=lambda group: first[group.writers[0]])))
+
+
+def _named_apart(groups: Iterable[Group]) -> Iterator[Group]:
+    """Yield the groups with names of their own: parts of one layer's outputs may be read separately."""
+    known = Counter[str]()
+    for group in groups:
+        known[group.name] += 1
+        yield group if known[group.name] == 1 else replace(group, name=f"{group.name}#{known[group.name]}")
 
 
 def _left(followed: Followed, groups: tuple[Group, ...]) -> dict[str, str]:

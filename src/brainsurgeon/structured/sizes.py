@@ -65,13 +65,14 @@ class Size:
 
 def multiply_adds(followed: Followed, groups: Sequence[Group], total: int) -> Size:
     """Return the multiply-adds of the traced call; `total` is their count in the network as it is."""
-    index = {one: k for k, group in enumerate(groups) for one in group.classes}
+    index = _index(groups)
     terms = [
         Term(p.each, (_side(followed, p.rows, index), _side(followed, p.columns, index))) for p in followed.products
     ]
     by_group = defaultdict[int | None, int](int)
     for atom, count in followed.other.items():
-        by_group[index.get(followed.atoms.find(atom)) if atom else None] += count
+        known = index.get(followed.atoms.find(atom)) if atom else None
+        by_group[None if known is None else known[0]] += count
     for group, count in by_group.items():  # the same for each unit of a group
         side = Side(1) if group is None else Side(0, ((group, 1),))
         terms.append(Term(count if group is None else count // groups[group].units, (side,)))
@@ -83,7 +84,7 @@ def multiply_adds(followed: Followed, groups: Sequence[Group], total: int) -> Si
 
 def parameters(followed: Followed, groups: Sequence[Group], names: Mapping[str, Tensor]) -> Size:
     """Return the number of parameters."""
-    index = {one: k for k, group in enumerate(groups) for one in group.classes}
+    index = _index(groups)
     terms = []
     for name, tensor in names.items():
         sides = [
@@ -94,11 +95,16 @@ def parameters(followed: Followed, groups: Sequence[Group], names: Mapping[str, 
     return Size(terms, len(groups))
 
 
-def _side(followed: Followed, labels: Tensor, index: dict[int, int]) -> Side:
+def _index(groups: Sequence[Group]) -> dict[int, tuple[int, int]]:
+    """Return the group and the unit of each class of labels."""
+    return {one: (k, j % group.units) for k, group in enumerate(groups) for j, one in enumerate(group.classes)}
+
+
+def _side(followed: Followed, labels: Tensor, index: dict[int, tuple[int, int]]) -> Side:
     always, each = 0, defaultdict[int, list[int]](list)
     for one in followed.atoms.classes(labels).tolist():
         if one in index:
-            each[index[one]].append(one)
+            each[index[one][0]].append(index[one][1])
         else:
             always += 1
     return Side(always, tuple((group, len(ones) // len(set(ones))) for group, ones in sorted(each.items())))

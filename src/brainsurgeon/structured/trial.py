@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations, takewhile
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from brainsurgeon.structured.groups import Group
+from brainsurgeon.structured.groups import Group, tied
 from brainsurgeon.structured.remove import cuts_of, remove, silence
 from brainsurgeon.structured.tracing import Call
 
@@ -31,14 +32,22 @@ def try_out(
     alone = [Numbers() for _ in groups]
     if _differs(model, call, groups, alone, axes) is None:
         return list(groups), alone, {}
-    kept, numbers, refused = [], [], {}
+    kept, numbers, refused = list[Group](), list[Numbers](), dict[str, str]()
+    halves = defaultdict[tuple[str, int], list[Group]](list)
     for group in groups:
         found, reason = _try_numbers(model, call, group, axes)
         if found is None:
             refused[group.name] = reason
+            halves[group.writers[0], group.units].append(group)
         else:
             kept.append(group)
             numbers.append(found)
+    for parts in halves.values():  # of what is cut in equal parts each must lose as many
+        found = _try_numbers(model, call, whole := tied(parts), axes)[0] if len(parts) > 1 else None
+        if found is not None:
+            kept.append(whole)
+            numbers.append(found)
+            refused = {name: reason for name, reason in refused.items() if name not in {part.name for part in parts}}
     wrong = _differs(model, call, kept, numbers, axes) if kept else None
     if wrong is not None:
         refused |= {group.name: f"together with the other groups {wrong}" for group in kept}
@@ -83,7 +92,9 @@ def _differs(
 ) -> str | None:
     """Remove some units of each group; say what is wrong with the smaller network, None where nothing is."""
     first = [_some(group.units) for group in groups]
-    for removed in (first, [units.flip(0) for units in first]):
+    turned = [units.flip(0) for units in first]
+    every_other = [[units & (k % 2 == odd) for k, units in enumerate(first)] for odd in (0, 1)]
+    for removed in (first, turned, *(every_other if len(groups) > 1 else [])):
         wrong = difference(model, call, groups, removed, numbers, axes)
         if wrong is not None:
             return wrong
@@ -93,7 +104,8 @@ def _differs(
 def _some(units: int) -> Tensor:
     """Return two units in five, at no regular places.
 
-    Code that cuts tensors in halves must not seem to follow: what suits it fails when it is turned round.
+    Code that cuts tensors in halves must not seem to follow: what suits it fails when it is turned round, or where one
+    group loses more units than another.
     """
     chosen = torch.randperm(units, generator=torch.Generator().manual_seed(units))[: max(1, 2 * units // 5)]
     return torch.isin(torch.arange(units), chosen)
@@ -134,12 +146,19 @@ def agree(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
     if [one.shape for one in ones] != [other.shape for other in others]:
         return False
     for one, other in zip(ones, others, strict=True):
-        scale = float(other.abs().max()) if other.numel() else 0.0
-        if one.numel() and not bool(((one - other).abs() <= tolerance * max(scale, 1e-6)).all()):
+        finite = one.isfinite() & other.isfinite()
+        if not torch.equal(one[~finite].nan_to_num(0.0), other[~finite].nan_to_num(0.0)):
+            return False  # an output may be infinite where a move is not allowed
+        scale = float(other[finite].abs().max()) if finite.any() else 0.0
+        if not bool(((one - other)[finite].abs() <= tolerance * max(scale, 1e-6)).all()):
             return False
     return True
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    leaves = list(value.values()) if isinstance(value, Mapping) else _pytree.tree_leaves(value)
-    return [leaf.double() for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    """Return the numbers of all tensors of an output, those of a complex one as pairs."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    leaves = [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+    real = [torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf for leaf in leaves]
+    return [leaf.double() for leaf in real if leaf.is_floating_point()]
