@@ -34,6 +34,24 @@ def test_a_saved_network_comes_back_the_same(result: brainsurgeon.ShrinkResult, 
     assert record["groups"][0]["name"] == "attention.qkv"
 
 
+def test_a_buffer_that_is_no_part_of_the_state_is_cut_as_it_was(tmp_path: Path) -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(6, 16), torch.nn.Linear(16, 3)
+            self.register_buffer("scale", torch.linspace(1, 2, 16), persistent=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.first(x).relu() * self.scale)
+
+    small = brainsurgeon.shrink(s.seeded(Scaled), s.vectors(), units=0.5, **QUICK)
+    small.save(tmp_path / "small")
+    again = brainsurgeon.load_shrunk(tmp_path / "small", Scaled().double().eval())
+    assert torch.equal(again(s.vectors()[0]), small.model(s.vectors()[0]))
+    with pytest.raises(FileError, match=r"as torch.float64, the model as torch.float16"):
+        brainsurgeon.load_shrunk(tmp_path / "small", Scaled().half())
+
+
 def test_attention_of_pytorch_comes_back_with_fewer_heads_or_all(tmp_path: Path) -> None:
     for number, exclude in enumerate((None, "layer.self_attn")):
         small = brainsurgeon.shrink(s.seeded(s.Encoder), s.sequences(width=8), units=0.5, exclude=exclude, **QUICK)

@@ -84,15 +84,28 @@ def test_attention_that_was_replaced_is_taught_by_the_outputs() -> None:
     assert len(result.finetune(dense, data, **{**SHORT, "epochs": 1}).epochs) == 1
 
 
-def test_a_loss_without_outputs_is_refused_with_the_way_out() -> None:
+def test_with_a_loss_that_hides_the_outputs_these_are_matched_all_the_same() -> None:
     dense, data = network(), s.images()
-    result = shrink(dense, data, units=0.5, **QUICK)
+    result = shrink(dense, data, units=0.5, fit=False, **QUICK)
 
     def own(model: nn.Module, batch: Any) -> torch.Tensor:
         return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
-    with pytest.raises(BrainsurgeonError, match=r"masks=\{\}"):
-        result.finetune(dense, data, own, **SHORT)
+    found = [result.finetune(dense, data, loss, **SHORT) for loss in (own, "match")]
+    assert found[0].held_out_after == found[1].held_out_after
+    assert found[0].held_out_after < found[0].held_out_before
+    for given, tuned in ((dense, network()), (result.model, copy.deepcopy(result.model))):
+        assert all(torch.equal(a, b) for a, b in zip(given.parameters(), tuned.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("norm", [nn.InstanceNorm2d(8), nn.BatchNorm2d(8, affine=False)], ids=["instance", "batch"])
+def test_normalisations_without_weights_are_compared_in_the_units_they_have(norm: nn.Module) -> None:
+    dense, data = network(), s.images()
+    dense[1] = norm.double().eval()
+    result = shrink(dense, data, units=0.5, **QUICK)
+    assert result.model[1].num_features == 4
+    tuned = result.finetune(dense, data, **{**SHORT, "epochs": 1})
+    assert tuned.model[1].num_features == 4
 
 
 def test_it_trains_under_inference_mode_and_refuses_what_it_does_not_know() -> None:

@@ -54,11 +54,17 @@ class Lesson:
 class Teacher:
     """The dense model, and a lesson; `loss(model, batch)` is what the student's training step minimises.
 
-    A student whose layers are smaller is compared in the units it has: `kept` holds their indices by layer.
+    A student whose layers are smaller is compared in the units it has: `kept` holds their indices by layer, and None
+    for one that is not compared.
     """
 
     def __init__(
-        self, dense: nn.Module, loss: LossLike, lesson: Lesson, probe: Batch, kept: Mapping[str, Tensor] | None = None
+        self,
+        dense: nn.Module,
+        loss: LossLike,
+        lesson: Lesson,
+        probe: Batch,
+        kept: Mapping[str, Tensor | None] | None = None,
     ):
         self.dense, self.lesson, self.trust, self.ahead = dense, lesson, Trust(), AHEAD
         self._aside: torch.cuda.Stream | None = None
@@ -80,9 +86,11 @@ class Teacher:
         hooks = []
         self.trust = Trust(self.ahead)
         if self.lesson.features:
+            unknown = {name for name, units in self._kept.items() if units is None}
             for network, into, kept in ((model, ours, {}), (self.dense, theirs, self._kept)):
                 for name, module in watched(network).items():
-                    hooks.append(module.register_forward_hook(_note(into, kept.get(name))))
+                    if name not in unknown:
+                        hooks.append(module.register_forward_hook(_note(into, kept.get(name))))
 
         def value(batch: Batch, student: Callable[[], Any]) -> Tensor:
             try:

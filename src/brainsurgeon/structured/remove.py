@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,25 @@ def _tell_convolution(module: Any) -> None:
         module.groups = module.weight.shape[0] // (module.out_channels // module.groups)
     module.out_channels = module.weight.shape[rows] * (module.groups if module.transposed else 1)
     module.in_channels = module.weight.shape[columns] * (1 if module.transposed else module.groups)
+
+
+def widths_without_tensors(model: nn.Module, run: Callable[[nn.Module], Any]) -> dict[tuple[str, str], int]:
+    """Return the width that each normalisation without weights or statistics is given, where it says another."""
+    found: dict[tuple[str, str], int] = {}
+    norms = {m: n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._NormBase)}
+
+    def note(module: Any, inputs: tuple[Any, ...]) -> None:
+        if isinstance(inputs[0], Tensor) and inputs[0].dim() > 1 and inputs[0].shape[1] != module.num_features:
+            found[norms[module], "num_features"] = inputs[0].shape[1]
+
+    hooks = [module.register_forward_pre_hook(note) for module in norms if not module.state_dict()]
+    try:
+        if hooks:
+            run(model)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
 
 
 @torch.no_grad()

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from brainsurgeon.files.checkpoint import fit, once
+from brainsurgeon.files.checkpoint import fit, once, stored_state
 from brainsurgeon.files.compressed import with_tied
-from brainsurgeon.files.folder import DENSE, RECORD, new_folder
+from brainsurgeon.files.folder import DENSE, RECORD, check_types, new_folder
 from brainsurgeon.files.sealed import ADVICE, FileError, read_sealed, write_sealed
 from brainsurgeon.files.writing import plain
 from brainsurgeon.network.names import unwrapped
 from brainsurgeon.pruning.surgery import copied
 from brainsurgeon.structured.attention import close_attention, open_attention
 from brainsurgeon.structured.remove import Cuts, remove
+from brainsurgeon.structured.trial import stored_shapes
 
 if TYPE_CHECKING:
     from brainsurgeon.structured.result import ShrinkResult
@@ -35,7 +36,7 @@ def save_shrunk(result: ShrinkResult, folder: str | Path) -> Path:
     folder = new_folder(folder)
     content = json.dumps(plain(result.to_dict()), indent=2, allow_nan=False).encode()
     (folder / RECORD).write_bytes(content)
-    stored, tied = once(result.model.state_dict())
+    stored, tied = once(stored_state(result.model))
     cuts = [[name, axis, kept.tolist()] for (name, axis), kept in result.cuts.kept.items()]
     numbers = [[module, name, value] for (module, name), value in result.cuts.numbers.items()]
     info = {"cuts": cuts, "numbers": numbers, "tied": tied, "record": hashlib.sha256(content).hexdigest()}
@@ -60,14 +61,16 @@ def load_shrunk(folder: str | Path, model: nn.Module) -> nn.Module:
             f"{path} does not fit {type(model).__name__} ({type(error).__name__}: {error}): give a model of the kind "
             "that was shrunk"
         ) from error
-    return fit(small, with_tied(stored, info.get("tied", {})), path)
+    state = with_tied(stored, info.get("tied", {}))
+    check_types(small, state, path)
+    return fit(small, state, path)
 
 
 def _read_cuts(info: dict[str, Any], model: nn.Module) -> Cuts:
     kept = {}
-    state = model.state_dict()
+    shapes = stored_shapes(model)
     for name, axis, indices in info["cuts"]:
-        size = state[name].shape[axis]
+        size = shapes[name][axis]
         rising = all(isinstance(i, int) and 0 <= i < size for i in indices) and indices == sorted(set(indices))
         if not indices or not rising:
             raise ValueError(f"the kept indices of {name} are not among its {size}")

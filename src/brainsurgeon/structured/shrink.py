@@ -34,7 +34,7 @@ from brainsurgeon.structured.attention import close_attention, open_attention
 from brainsurgeon.structured.choose import Curve, choose_counts
 from brainsurgeon.structured.fit import Examination, examine_readers, fit_again, statistics_again
 from brainsurgeon.structured.prepare import Prepared, example_of, prepare, sample_count
-from brainsurgeon.structured.remove import Cuts, cuts_of, remove
+from brainsurgeon.structured.remove import Cuts, cuts_of, remove, widths_without_tensors
 from brainsurgeon.structured.result import GroupRecord, ShrinkResult, kept_units
 from brainsurgeon.structured.settings import ShrinkSettings
 from brainsurgeon.structured.trial import difference, numbers_after, stored_shapes
@@ -177,7 +177,9 @@ def _smaller(prepared: Prepared, removed: list[Tensor], settings: ShrinkSettings
     kept = [int((~gone).sum()) for gone in removed]
     numbers = numbers_after(prepared.groups, prepared.numbers, kept)
     cuts = cuts_of(prepared.groups, removed, stored_shapes(prepared.model), numbers)
-    small = BatchLoss(remove(copy.deepcopy(prepared.model), cuts), prepared.surgery.loss)
+    model = remove(copy.deepcopy(prepared.model), cuts)
+    cuts = Cuts(cuts.kept, {**cuts.numbers, **widths_without_tensors(model, prepared.call.run)})
+    small = BatchLoss(remove(model, Cuts({}, cuts.numbers)), prepared.surgery.loss)
     if settings.fit:
         layers, dense = prepared.layers(small.model), prepared.layers(prepared.model)
         fit_again(

@@ -7,7 +7,7 @@ and the rate is low: the fit has brought the weights near to where they should b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import Callback
 from brainsurgeon.network.distillation import Lesson, Teacher, watched
 from brainsurgeon.network.footprint import probe
-from brainsurgeon.network.loss import LossLike
+from brainsurgeon.network.loss import MATCH, LossLike
+from brainsurgeon.network.match import bound_loss
 from brainsurgeon.network.memory import check_device
 from brainsurgeon.network.modes import own_mode
 from brainsurgeon.network.names import unwrapped
@@ -60,14 +61,15 @@ def tune(
     kept = {name: units for (name, axis), units in cuts.kept.items() if axis == 0}
     names = watched(student)
     same = list(names) == list(watched(master))
-    by_layer = {name: kept[f"{name}.weight"] for name in names if f"{name}.weight" in kept}
     lesson = LESSON if same else replace(LESSON, features=0.0)  # attention that was replaced has other layers
-    teacher = Teacher(master, loss, lesson, moved(example, place), by_layer)
-    if not teacher.can_teach:
-        raise BrainsurgeonError(
-            "this loss does not let outputs be compared with the dense network's: give one of outputs and targets, or "
-            "train by the loss itself, finetune(result.model, data, loss, masks={})"
-        )
+
+    def taught(loss: LossLike) -> Teacher:
+        bound = bound_loss(loss, data, lambda: master, place)
+        return Teacher(master, bound, lesson, moved(example, place), _units(names, kept))
+
+    teacher = taught(loss)
+    if not teacher.can_teach:  # a loss that hides the outputs is not asked: any two models' can be compared
+        teacher = taught(MATCH)
     with teacher.watching(student) as value:
 
         def distance(model: nn.Module, batch: Batch) -> Tensor:
@@ -85,3 +87,14 @@ def tune(
             progress=progress,
             callback=callback,
         )
+
+
+def _units(layers: Mapping[str, nn.Module], kept: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
+    """Return the units that layers have kept; None where that is not known, because a layer holds no tensors."""
+    found: dict[str, Tensor | None] = {}
+    for name, layer in layers.items():
+        own = [f"{name}.weight", f"{name}.running_mean"]
+        known = next((kept[one] for one in own if one in kept), None)
+        if known is not None or not layer.state_dict():
+            found[name] = known
+    return found

@@ -26,6 +26,16 @@ def test_a_smaller_network_is_written_and_comes_back(tmp_path: Path, capsys: pyt
     assert sum(parameter.numel() for parameter in model.parameters()) == record["parameters"][1]
 
 
+def test_what_was_shrunk_is_kept_where_its_fine_tune_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "small"
+    arguments = ["shrink", "demo", "--macs", "0.5", "--samples", "50", "--epochs", "1", "--learning-rate", "-1", "-q"]
+    assert main([*arguments, "-o", str(folder)]) == 1
+    told = capsys.readouterr()
+    assert "not fine-tuned" in told.out
+    assert "learning_rate" in told.err
+    assert brainsurgeon.load_shrunk(folder, load_demo()[0])
+
+
 def test_misuse_and_a_taken_folder_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["shrink", "demo", "--macs", "half"]) == 2
     assert main(["shrink"]) == 2

@@ -1,7 +1,7 @@
 """`brainsurgeon shrink`: whole channels, neurons and heads go, and a smaller dense network comes out."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -42,7 +42,9 @@ def shrink(
     multiple: Annotated[int, typer.Option(help="Keep multiples of so many units; kernels like 8.", min=1)] = 1,
     batch: Annotated[int, typer.Option(help="Samples in the call that is timed.", min=1)] = 1,
     epochs: Annotated[int, typer.Option(help="Fine-tune for so many epochs; 0 does not.", min=0)] = 0,
-    learning_rate: Annotated[float, typer.Option(help="Of the fine-tune, by AdamW.")] = 1e-4,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of the fine-tune, by AdamW.", show_default="0.00002")
+    ] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx too, checked in onnxruntime.")] = False,
     seed: Annotated[int, typer.Option(help="Of all random draws.")] = 0,
     device: o.DeviceOption = None,
@@ -86,15 +88,14 @@ def shrink(
     )
     lines = [result.summary(), *_scored(before, _measured(made, result.model), "at once")]
     if epochs:
-        tuned = result.finetune(
-            made.model,
-            made.data,
-            made.loss,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            seed=seed,
-            progress=False if quiet else None,
-        )
+        given: dict[str, Any] = {"epochs": epochs, "seed": seed, "progress": False if quiet else None}
+        given |= {} if learning_rate is None else {"learning_rate": learning_rate}
+        try:
+            tuned = result.finetune(made.model, made.data, made.loss, **given)
+        except BaseException:  # what was shrunk is not lost with what trains it
+            result.save(output)
+            print(f"saved in {output}, not fine-tuned")
+            raise
         result.model.load_state_dict(tuned.model.state_dict())
         lines += [tuned.summary(), *_scored(before, _measured(made, result.model), "fine-tuned")]
     result.save(output)
