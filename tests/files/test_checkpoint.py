@@ -47,6 +47,23 @@ def test_a_pruned_pair_becomes_the_pruned_weight(tmp_path: Path) -> None:
     assert torch.equal(read_state_dict(tmp_path / "pruned.pt")["0.weight"], layer[0].weight)
 
 
+@pytest.mark.parametrize("first", ["aux_head", "body.head"])
+def test_each_pruned_pair_has_its_own_mask(tmp_path: Path, first: str) -> None:
+    """The end of one layer's name is the whole of another's."""
+
+    def network() -> nn.Module:
+        body = nn.ModuleDict({"head": nn.Linear(8, 4)})
+        return nn.ModuleDict({"aux_head": nn.Linear(8, 4), "body": body, "head": nn.Linear(8, 4)})
+
+    pruned, again = network(), network()
+    for name in (first, "head"):
+        prune.l1_unstructured(pruned.get_submodule(name), "weight", 0.5)
+    torch.save(pruned.state_dict(), tmp_path / "a.pt")
+    load_checkpoint(again, tmp_path / "a.pt")
+    for name in ("aux_head", "body.head", "head"):
+        assert torch.equal(again.get_submodule(name).weight, pruned.get_submodule(name).weight), name  # type: ignore[arg-type]
+
+
 def test_what_is_saved_comes_back_bit_for_bit(tmp_path: Path, model: nn.Module) -> None:
     save_checkpoint(model, tmp_path / "a.safetensors", {"note": "a test"})
     other = load_checkpoint(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), tmp_path / "a.safetensors")

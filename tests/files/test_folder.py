@@ -233,9 +233,17 @@ def test_what_cannot_be_stored_is_said(tmp_path: Path) -> None:
         def get_extra_state(self) -> object:
             return {"code": "anything"}
 
-    model = Odd(3, 3)
+        def set_extra_state(self, state: object) -> None:
+            assert state == {"code": "anything"}
+
+    model, other = Odd(3, 3), Odd(3, 3)
     set_zeros(model, {"weight": torch.eye(3, dtype=torch.bool)})
-    with pytest.raises(FileError, match="'_extra_state' must be a plain tensor to be saved, got a dict"):
+    for number, compressed in enumerate((False, True)):  # what is no tensor is the model's own
+        save(model, tmp_path / str(number), compressed=compressed)
+        load(tmp_path / str(number), other)
+        assert torch.equal(other.weight, model.weight)
+    model.register_buffer("near", torch.eye(3).to_sparse())
+    with pytest.raises(FileError, match=r"'near' must be a plain tensor to be saved, got a torch\.sparse_coo tensor"):
         save(model, tmp_path / "m")
 
 

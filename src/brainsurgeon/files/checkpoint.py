@@ -64,7 +64,7 @@ def fit(model: nn.Module, state: dict[str, Tensor], path: str | Path) -> nn.Modu
     shapes = [
         f"{name} (network {tuple(expected[name].shape)}, file {tuple(value.shape)})"
         for name, value in state.items()
-        if name in expected and expected[name].shape != value.shape
+        if name in expected and isinstance(value, Tensor) and expected[name].shape != value.shape
     ]
     if shapes:
         problems.append(f"the shapes differ for {listed(shapes, _LISTED)}")
@@ -78,10 +78,10 @@ def fit(model: nn.Module, state: dict[str, Tensor], path: str | Path) -> nn.Modu
 
 
 def _fill_in(state: dict[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """Add what a file may leave out: counters without effect, and further names of a tensor that it holds."""
+    """Add what a file may leave out: counters without effect, what is no tensor, further names of one that it holds."""
     held = {place(value, name): state[name] for name, value in expected.items() if name in state}
     for name, value in expected.items():
-        if name.endswith("num_batches_tracked"):  # some writers leave it out
+        if name.endswith("num_batches_tracked") or not isinstance(value, Tensor):  # some writers leave it out
             state.setdefault(name, value)
         elif name not in state and place(value, name) in held:
             state[name] = held[place(value, name)]
@@ -108,9 +108,18 @@ def once(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]
     return stored, tied
 
 
+def stored_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return what files hold of a model's state, by plain names.
+
+    Extra state that is no tensor (`get_extra_state`) cannot be kept as such; `fit` leaves a model its own.
+    """
+    state = plain_names(unwrapped(model).state_dict())
+    return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+
 def save_checkpoint(model: nn.Module, path: str | Path, metadata: dict[str, str] | None = None) -> None:
     """Write the weights of `model` as safetensors, tied ones once; the file appears whole or not at all."""
-    stored, tied = once(plain_names(unwrapped(model).state_dict()))
+    stored, tied = once(stored_state(model))
     save_tensors(stored, path, {**tied, **(metadata or {})} or None)
 
 
@@ -132,21 +141,22 @@ def _plain_state(state: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
             raise CheckpointError(
                 f"{path}: {name!r} is larger than what is stored of it. It is not a plain checkpoint."
             )
-    for name, value in plain_names(state).items() if state else ():
+    named = plain_names(state) if state else {}
+    for name, value in named.items():
         owner, _, own = name.rpartition(".")
-        if own.endswith("mask") and _is_of_pruning(name, owner, state):
+        if own.endswith("mask") and _is_of_pruning(name, owner, named):
             continue
-        mask = next((state[n] for n in state if n.endswith(f"{name.removesuffix('_orig')}_mask")), None)
+        mask = named.get(f"{name.removesuffix('_orig')}_mask")
         if name.endswith("_orig") and mask is not None and mask.shape == value.shape:
             name, value = name.removesuffix("_orig"), value * mask
         plain[name.replace("._layer.", ".")] = value
     return plain
 
 
-def _is_of_pruning(name: str, owner: str, state: Mapping[str, Tensor]) -> bool:
+def _is_of_pruning(name: str, owner: str, named: Mapping[str, Tensor]) -> bool:
     """Say whether a mask belongs to a pruned pair or a masked layer; any other is a buffer of the network."""
-    pair = f"{name.removesuffix('_mask')}_orig"
-    return any(other.endswith(pair) or f"{owner}._layer." in other for other in state)
+    layer = f"{owner}._layer." if owner else "_layer."
+    return f"{name.removesuffix('_mask')}_orig" in named or any(other.startswith(layer) for other in named)
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.files.bits import room_of
-from brainsurgeon.files.checkpoint import fit, once
+from brainsurgeon.files.checkpoint import fit, once, stored_state
 from brainsurgeon.files.compressed import compress, expand, with_tied
 from brainsurgeon.files.masks import read_masks, write_masks
 from brainsurgeon.files.sealed import ADVICE, FileError, parse_object, read_sealed, write_sealed
 from brainsurgeon.files.writing import check_writable
 from brainsurgeon.network.held import held_in
-from brainsurgeon.network.names import plain_names, unwrapped
+from brainsurgeon.network.names import unwrapped
 from brainsurgeon.network.zeros import check_masks, count_zeros, zero_masks
 
 DENSE, COMPRESSED = "model.safetensors", "model.compressed.safetensors"
@@ -72,7 +72,7 @@ def save(
         )
     masks = zero_masks(model) if masks is None else check_masks(model, masks)
     count_zeros(model, masks)
-    state = plain_names(unwrapped(model).state_dict())
+    state = stored_state(model)
     if unknown := [name for name in masks if name not in state]:
         raise FileError(f"the masks name {unknown[0]!r}, which is not in the state dict of {type(model).__name__}")
     folder = new_folder(folder)
@@ -147,15 +147,20 @@ def load(folder: str | Path, model: nn.Module) -> Saved:
     The model is filled in place; what is returned holds the masks, as `freeze_zeros` and `finetune` take them.
     """
     saved = read(folder, model)
-    for name, value in plain_names(unwrapped(model).state_dict()).items():
-        if name in saved.state and saved.state[name].dtype != value.dtype:
-            raise FileError(
-                f"{folder} holds {name!r} as {saved.state[name].dtype}, the model as {value.dtype}: convert the model "
-                f"first (model.to({saved.state[name].dtype}))"
-            )
+    check_types(model, saved.state, folder)
     fit(model, saved.state, folder)
     check_masks(model, saved.masks)
     return saved
+
+
+def check_types(model: nn.Module, state: Mapping[str, Tensor], folder: str | Path) -> None:
+    """Refuse a model of other types of numbers: what was saved would be rounded."""
+    for name, value in stored_state(model).items():
+        if name in state and state[name].dtype != value.dtype:
+            raise FileError(
+                f"{folder} holds {name!r} as {state[name].dtype}, the model as {value.dtype}: convert the model "
+                f"first (model.to({state[name].dtype}))"
+            )
 
 
 def _read_record(path: Path, seal: Any) -> dict[str, Any] | None:

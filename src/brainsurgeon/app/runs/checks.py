@@ -53,6 +53,8 @@ def check_same_model(run: RunFolder, target: Target) -> None:
     found = hashlib.sha256()
     held = held_in(target.model)
     for name, tensor in target.model.state_dict(keep_vars=True).items():
+        if not isinstance(tensor, Tensor):
+            continue  # extra state of a module's own, which may have any form
         value = held[tensor].fetch() if tensor in held else tensor
         found.update(f"{name} {digest(value)}\n".encode())
     _check_same(run, "model", found.hexdigest(), "the model has other weights")
