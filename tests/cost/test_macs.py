@@ -21,6 +21,15 @@ def test_multiply_adds_of_linear_layers_are_their_weights() -> None:
     assert count_multiply_adds(model, torch.zeros(3, 1, 28, 28), masks) == (3 * 32_360, 3 * (32_360 - 7840))
 
 
+def test_weights_that_share_a_storage_are_told_apart() -> None:
+    model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
+    vector = nn.utils.parameters_to_vector(model.parameters()).detach()
+    nn.utils.vector_to_parameters(vector, model.parameters())
+    masks = {"0.weight": torch.arange(6).expand(32, 6) < 3, "2.weight": torch.zeros(3, 32, dtype=torch.bool)}
+    set_zeros(model, masks)
+    assert count_multiply_adds(model, torch.zeros(1, 6), masks) == (192 + 96, 96 + 96)
+
+
 def test_multiply_adds_of_convolutions_count_every_place() -> None:
     model = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.Conv2d(4, 4, 1, groups=2))
     masks = {"0.weight": torch.zeros(4, 2, 3, 3, dtype=torch.bool)}

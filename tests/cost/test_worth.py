@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from cases import CASES
+from torch import nn
 
 from brainsurgeon import BrainsurgeonError, prune
 from brainsurgeon.cost import Latency, Worth, worth
+from brainsurgeon.network.zeros import set_zeros
 
 
 def test_all_is_told_and_the_times_are_taken() -> None:
@@ -52,6 +55,17 @@ def test_a_model_without_a_layer_that_csr_can_do_is_told_so() -> None:
     found = worth(result.model, case.data()[0], result.masks, ("torch-csr",), 0.01)
     assert found.latencies[1].milliseconds is None
     assert "no pruned linear layer or 1×1 convolution" in found.summary()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_that_sparse_kernels_do_not_have_are_told(dtype: torch.dtype) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).to(dtype)
+    masks = {"0.weight": torch.rand(8, 8) < 0.5}
+    set_zeros(model, masks)
+    found = worth(model, torch.ones(4, 8, dtype=dtype), masks, ("torch", "torch-csr"), 0.01)
+    dense, sparse = found.latencies
+    assert dense.milliseconds is not None
+    assert sparse.milliseconds is not None or "sparse kernels do not run it" in sparse.note
 
 
 def test_an_unknown_runtime_is_refused() -> None:

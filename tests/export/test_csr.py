@@ -38,6 +38,17 @@ def test_layers_that_compute_with_rows_give_the_same_outputs() -> None:
     assert to_sparse_modules(result.model, result.masks, least=0.999)[1] == []
 
 
+def test_empty_batches_and_single_samples_are_taken_as_dense_layers_take_them() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Linear(5, 4))
+    result = prune(model, (torch.randn(2, 3, 4, 5), torch.randn(2, 8, 4, 4)), 0.5, "mp", "mse", progress=False)
+    sparse, changed = to_sparse_modules(result.model, result.masks)
+    assert changed == ["0", "1"]
+    for shape in ((0, 3, 4, 5), (3, 4, 5), (3, 3, 5), (2, 3, 4, 5)):
+        inputs = torch.randn(shape)
+        torch.testing.assert_close(sparse(inputs), result.model(inputs))
+    torch.testing.assert_close(sparse[1](torch.ones(5)), result.model[1](torch.ones(5)))
+
+
 def test_damaged_rows_are_refused(tmp_path: Path) -> None:
     parts = {"w::crow": torch.tensor([0, 1, 2]), "w::col": torch.tensor([0, 9]), "w::values": torch.ones(2)}
     for changes, info in [

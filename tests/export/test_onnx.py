@@ -38,6 +38,21 @@ def test_a_file_for_one_batch_size_and_inputs_by_name(tmp_path: Path) -> None:
     assert to_onnx(Named(), example, tmp_path / "b.onnx").difference < 1e-5
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_inputs_may_hold_what_is_no_tensor(dynamic: bool, tmp_path: Path) -> None:
+    class Flagged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, twice: bool = False) -> torch.Tensor:
+            found = self.layer(x) if mask is None else self.layer(x) * mask
+            return 2 * found if twice else found
+
+    example = {"x": torch.ones(2, 4), "mask": None, "twice": True}
+    assert to_onnx(Flagged(), example, tmp_path / "a.onnx", dynamic_batch=dynamic).difference < 1e-5
+
+
 def test_a_file_that_differs_is_not_passed_off_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(4, 3)
     written = onnx_export._export

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.checks import first_line
 from brainsurgeon.network.loss import call
 
 RUNTIMES = ("torch", "torch-csr", "onnxruntime", "openvino", "openvino-sparse")
@@ -98,8 +99,12 @@ def _csr(model: nn.Module, example: Any, masks: Mapping[str, Tensor]) -> _Prepar
     if not changed:
         reason = "no pruned linear layer or 1×1 convolution, and PyTorch has no sparse kernel for others"
         return _Prepared("torch-csr", None, True, reason)
-    note = f"{len(changed)} of {len(masks)} pruned layers as CSR, the others dense"
-    return _Prepared("torch-csr", _torch(sparse, example), True, note)
+    run = _torch(sparse, example)
+    try:
+        run()
+    except (NotImplementedError, RuntimeError) as error:  # its kernels are not there for every type of numbers
+        return _Prepared("torch-csr", None, True, f"PyTorch's sparse kernels do not run it: {first_line(error)}")
+    return _Prepared("torch-csr", run, True, f"{len(changed)} of {len(masks)} pruned layers as CSR, the others dense")
 
 
 def _torch(model: nn.Module, example: Any) -> Callable[[], Any]:

@@ -17,13 +17,19 @@ from torch.utils.flop_counter import flop_registry
 from brainsurgeon.network.loss import call
 from brainsurgeon.network.modes import evaluated, plain_attention
 
+Place = tuple[int, int]
+"""Where a tensor begins in memory, and where it ends."""
+
 
 class _Counter(TorchDispatchMode):
     """Count the operations that `torch.utils.flop_counter` knows; `of` holds those with each of some weights."""
 
-    def __init__(self, weights: Sequence[int]):
+    def __init__(self, weights: Sequence[Tensor]):
         super().__init__()
-        self.total, self.of = 0, dict.fromkeys(weights, 0)
+        self.total, self.of = 0, dict.fromkeys(map(_place, weights), 0)
+        self._in: dict[int, list[Place]] = {}
+        for weight in weights:
+            self._in.setdefault(weight.untyped_storage().data_ptr(), []).append(_place(weight))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -37,10 +43,15 @@ class _Counter(TorchDispatchMode):
         if packet in flop_registry:
             multiply_adds = flop_registry[packet](*args, **kwargs, out_val=output) // 2
             self.total += multiply_adds
-            leaves = {_memory(leaf) for leaf in tree_leaves(args) if isinstance(leaf, Tensor)}
-            if found := leaves & self.of.keys():
+            if found := [p for leaf in tree_leaves(args) if isinstance(leaf, Tensor) for p in self._weights(leaf)]:
                 self.of[min(found)] += multiply_adds
         return output
+
+    def _weights(self, tensor: Tensor) -> Iterator[Place]:
+        """Yield the weight that a tensor is a view of."""
+        for place in self._in.get(tensor.untyped_storage().data_ptr(), ()):
+            if place[0] <= tensor.data_ptr() < place[1]:
+                yield place
 
 
 def count_multiply_adds(model: nn.Module, example: Any, masks: Mapping[str, Tensor]) -> tuple[int, int]:
@@ -53,8 +64,8 @@ def multiply_adds_by_weight(
     model: nn.Module, run: Callable[[], Any], names: Sequence[str]
 ) -> tuple[int, dict[str, int]]:
     """Return the multiply-adds of what `run` does with a model in evaluation mode: all, and those with each weight."""
-    places = {name: _memory(model.get_parameter(name)) for name in names}
-    counter = _Counter(list(places.values()))
+    counter = _Counter([model.get_parameter(name) for name in names])
+    places = {name: _place(model.get_parameter(name)) for name in names}
     # Attention by plain matrix products: its fused kernels on a CPU are opaque operations.
     plain = sdpa_kernel(SDPBackend.MATH)
     with evaluated(model), torch.no_grad(), plain_attention(), plain, _without_onednn(), counter:
@@ -76,6 +87,6 @@ def _without_onednn() -> Iterator[None]:
             yield
 
 
-def _memory(tensor: Tensor) -> int:
-    """Tell a weight by its memory, which its views share."""
-    return tensor.untyped_storage().data_ptr()
+def _place(weight: Tensor) -> Place:
+    """Tell a weight by its memory, in which its views begin: several weights may share a storage."""
+    return weight.data_ptr(), weight.data_ptr() + weight.nbytes

@@ -83,10 +83,10 @@ class SparseLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return xWᵀ + b."""
-        flat = inputs.reshape(-1, inputs.shape[-1])
+        flat = inputs.flatten(0, -2) if inputs.dim() > 1 else inputs[None]
         outputs = (self.weight @ flat.T).T
         outputs = outputs if self.bias is None else outputs + self.bias
-        return outputs.reshape(*inputs.shape[:-1], -1)
+        return outputs.reshape(*inputs.shape[:-1], len(self.weight))
 
 
 class SparsePointwise(SparseLinear):
@@ -94,11 +94,10 @@ class SparsePointwise(SparseLinear):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Mix the channels at every place."""
-        batch, channels, *places = inputs.shape
-        flat = inputs.transpose(0, 1).reshape(channels, -1)
-        outputs = self.weight @ flat
+        first = inputs.movedim(-3, 0)  # a batch of images, or a single one
+        outputs = self.weight @ first.flatten(1)
         outputs = outputs if self.bias is None else outputs + self.bias[:, None]
-        return outputs.reshape(-1, batch, *places).transpose(0, 1)
+        return outputs.reshape(len(outputs), *first.shape[1:]).movedim(0, -3)
 
 
 def to_sparse_modules(

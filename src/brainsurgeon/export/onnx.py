@@ -85,7 +85,7 @@ def _export(model: nn.Module, inputs: Any, path: Path, dynamic_batch: bool) -> N
     except ModuleNotFoundError as error:
         raise BrainsurgeonError(f"ONNX export needs onnx, onnxscript and onnxruntime: {ADVICE}") from error
     args, kwargs = inputs
-    shapes = _pytree.tree_map(lambda t: {0: torch.export.Dim.DYNAMIC}, inputs) if dynamic_batch else None
+    shapes = _pytree.tree_map(_batch_grows, inputs) if dynamic_batch else None
     given = None if shapes is None else (shapes[1] if kwargs else shapes[0])
     try:
         with _quiet():
@@ -104,6 +104,10 @@ def _export(model: nn.Module, inputs: Any, path: Path, dynamic_batch: bool) -> N
         raise BrainsurgeonError(
             f"PyTorch cannot export {type(model).__name__} to ONNX: {_cause(error)}. Try torch.export.export{hint}"
         ) from error
+
+
+def _batch_grows(part: Any) -> dict[int, Any] | None:
+    return {0: torch.export.Dim.DYNAMIC} if isinstance(part, Tensor) else None
 
 
 def _cause(error: BaseException) -> str:
@@ -171,7 +175,7 @@ def _calling(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _twice(inputs: Any) -> Any:
-    return _pytree.tree_map(lambda tensor: torch.cat([tensor, tensor]), inputs)
+    return _pytree.tree_map(lambda part: torch.cat([part, part]) if isinstance(part, Tensor) else part, inputs)
 
 
 def _values(output: Any) -> Any:
