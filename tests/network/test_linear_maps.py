@@ -10,6 +10,7 @@ from networks import maps_of
 from torch import Tensor, nn
 from toys import Conv1D
 
+import brainsurgeon
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 
 KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -77,6 +78,32 @@ def test_other_kinds_of_layers_are_no_linear_maps() -> None:
     )
     names = [name for name, parameter in model.named_parameters() if parameter.dim() > 1]
     assert [layer.name for layer in linear_maps(model, names)] == ["linear.weight"]
+
+
+class Causal(nn.Conv1d):
+    """Sees what was before alone, by a padding of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs."""
+        return super().forward(nn.functional.pad(x, ((self.kernel_size[0] - 1) * self.dilation[0], 0)))
+
+
+class Plain(nn.Conv1d):
+    """Is PyTorch's own under another name."""
+
+
+def test_a_convolution_of_its_own_kind_is_no_plain_map() -> None:
+    model = nn.Sequential(
+        Causal(4, 8, 3, dilation=4), nn.ReLU(), Plain(8, 8, 3), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3)
+    )
+    assert [layer.name for layer in linear_maps(model, ["0.weight", "2.weight", "5.weight"])] == [
+        "2.weight",
+        "5.weight",
+    ]
+    data = torch.randn(100, 4, 6), torch.arange(100) % 3
+    for method in ("layerwise", "wanda", "auto"):
+        settings = {"max_gradients": 1000} if method == "auto" else {}
+        assert brainsurgeon.prune(model, data, 0.5, method, progress=False, **settings).pruned == 156
 
 
 def test_a_map_of_half_precision_is_read_in_float32() -> None:

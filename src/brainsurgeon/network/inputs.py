@@ -217,9 +217,16 @@ def reader_of(module: nn.Module, layer: Layer) -> Rows | None:
         return _flat
     if type(module).__name__ == "Conv1D" and len(layer.shape) == 2:  # as in Hugging Face's GPT-2: y = xW
         return flat_transposed
-    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and _is_plain(module):
         return partial(_patches, module)
     return None
+
+
+def _is_plain(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:
+    """Say whether a convolution does what PyTorch's own does: a kind of its own may pad, or change its weights."""
+    kind = type(module)
+    own = next(known for known in (nn.Conv1d, nn.Conv2d, nn.Conv3d) if isinstance(module, known))
+    return kind.forward is own.forward and kind._conv_forward is own._conv_forward
 
 
 def _flat(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from brainsurgeon.distributed import agreed
 from brainsurgeon.engine.layer.patterns import Pattern
@@ -54,6 +55,8 @@ LAYERED = 0.7
 LAYER_WORK, LAYER_PASSES = 700, 8
 """Operations that the layer solver takes for each weight and input of its row; forward passes of a calibration."""
 
+MOSTLY = 0.75
+"""The share of the weights that must be of plain linear maps for a layer-wise cut to be worth training."""
 RIVALS = (Magnitude(), WoodFisher())
 """Masks that the search is compared with where there is time."""
 
@@ -78,16 +81,25 @@ class Candidate:
 
 def candidates(run: AutoRun) -> Iterator[Candidate]:
     """Yield what is tried without a limit of time; one that trains comes last, because it is the best where it fits."""
-    layered = bool(linear_maps(run.surgery.original, run.surgery.weights.names))
+    layered, mostly = _layered(run)
     size, trains = run.surgery.weights.size, bool(run.method.gradients)
     texts, seen = is_tokens(run.held_out[0]), run.outputs is not None
     if layered and not (seen and is_sure(run.method.gradients, run.few, texts, size)):
         yield Candidate("layerwise", Layerwise())
     if size <= SMALL and not trains:
         yield Candidate("cbs", by_fisher(min(ROWS, run.samples.size), RIVALS))
-    if not layered and (trains or size > SMALL):
+    if not mostly and (trains or size > SMALL):
         yield Candidate("mp", OneShot(Magnitude(), name="mp"))
-    yield from _trained(run, layered)
+    yield from _trained(run, mostly)
+
+
+def _layered(run: AutoRun) -> tuple[bool, bool]:
+    """Say whether there are plain linear maps, and whether most of the weights are theirs, embeddings left aside."""
+    model, weights = run.surgery.original, run.surgery.weights
+    maps = {layer.name: layer.weight.numel() for layer in linear_maps(model, weights.names)}
+    tables = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding)}
+    size = sum(layer.size for layer in weights.layers if layer.name not in tables)
+    return bool(maps), bool(maps) and sum(maps.values()) >= MOSTLY * size
 
 
 def is_sure(gradients: int, few: bool, texts: bool, size: int) -> bool:
@@ -105,7 +117,7 @@ def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
 
     What would not be finished is not begun: training needs the time.
     """
-    layered = bool(linear_maps(run.surgery.original, run.surgery.weights.names))
+    layered, mostly = _layered(run)
     trains = bool(run.method.gradients)
     yield Candidate("mp", OneShot(Magnitude(), name="mp"))
     if layered:
@@ -127,7 +139,7 @@ def candidates_in_time(run: AutoRun) -> Iterator[Candidate]:
         run.part._examined.clear()
     else:
         run.notes.append("there is no time for the gradients of cbs, which is left out")
-    yield from _trained(run, layered)
+    yield from _trained(run, mostly)
 
 
 def by_fisher(rows: int, rivals: tuple[Any, ...], judged: int = 5000) -> OneShot:
