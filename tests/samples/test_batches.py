@@ -10,7 +10,7 @@ from cases import needs_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.samples.batches import (
@@ -71,6 +71,31 @@ def test_tensors_in_memory_come_in_random_order_fixed_by_the_generator() -> None
 
 def test_a_loader_is_read_in_its_own_order(generator: torch.Generator) -> None:
     assert labels(as_batches(SOURCES["loader"](), generator)) == list(range(150))
+
+
+def test_what_a_loader_draws_depends_on_our_generator_alone() -> None:
+    class Noisy(Dataset[Any]):
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, k: int) -> Any:
+            return torch.tensor(float(k)) + 0.5 * torch.rand(()), k
+
+    loader = DataLoader(Noisy(), 4, shuffle=True)
+
+    def read(seed: int) -> torch.Tensor:
+        return torch.cat([batch[0] for batch in as_batches(loader, torch.Generator().manual_seed(seed))])
+
+    torch.manual_seed(1)
+    state, first = torch.get_rng_state(), read(0)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert torch.equal(read(0), first)
+    assert not torch.equal(read(1), first)
+    generator = torch.Generator().manual_seed(0)
+    one, other = (torch.cat([batch[0] for batch in as_batches(loader, generator)]) for _ in range(2))
+    assert torch.equal(one, first)
+    assert not torch.equal(one, other)  # another epoch, another order
 
 
 def test_structure_survives_a_map() -> None:

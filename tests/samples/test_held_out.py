@@ -7,12 +7,12 @@ import pytest
 import torch
 from cases import every_device
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.samples import held_out as module
 from brainsurgeon.samples.batches import batch_size, map_tensors
-from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples, data_part, held_out_of
+from brainsurgeon.samples.held_out import MOST_HELD_OUT, TrainingSamples, data_part, held_out_of, read_once
 
 CPU = torch.device("cpu")
 SIZE = 100
@@ -120,6 +120,32 @@ def test_a_stream_without_end_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPa
     assert read == 56
 
 
+@pytest.mark.parametrize("size", [8, 10])
+def test_it_is_told_where_there_was_more(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_READ", 40)
+    data = TensorDataset(*numbered(200))
+    for given in (DataLoader(data, size), DataLoader(data, size, shuffle=True), data, list(DataLoader(data, size))):
+        samples = TrainingSamples(given, 0, CPU)
+        assert samples.size + samples.held == 40
+        assert samples.notes == (module.MORE,)
+        assert TrainingSamples(read_once(given, 0), 0, CPU).notes == (module.MORE,)
+        assert not TrainingSamples(given, 0, CPU, limit=40).notes
+    assert not TrainingSamples(DataLoader(TensorDataset(*numbered(40)), size), 0, CPU).notes
+    assert not TrainingSamples(numbered(200), 0, CPU).notes
+
+
+def test_of_a_loader_in_order_samples_are_drawn_from_all_of_it() -> None:
+    data = TensorDataset(*numbered(1000))
+    read = torch.cat([batch[1] for batch in read_once(DataLoader(data, 16), 3, 100)])
+    assert len(set(read.tolist())) == 100
+    assert read.min() < 100
+    assert read.max() > 900
+    again = torch.cat([batch[1] for batch in read_once(DataLoader(data, 16), 3, 100)])
+    assert torch.equal(read, again)
+    batched = DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 16, drop_last=False))
+    assert torch.cat([batch[1] for batch in read_once(batched, 3, 100)]).tolist() == numbered(100)[1].tolist()
+
+
 def test_empty_batches_are_passed_over() -> None:
     batches = [(torch.ones(size, 1), torch.ones(size)) for size in (0, 5, 0, 5)]
     samples = TrainingSamples(batches, 0, CPU)
@@ -134,7 +160,8 @@ def test_too_little_data_is_refused(source: str, size: int) -> None:
         data: Any = []
     else:
         data = SOURCES[source](size)
-    with pytest.raises(BrainsurgeonError, match="too little data for a run in stages: at least 5 samples"):
+    told = "too little data for a run in stages: at least 5 samples" if size else "the data is empty"
+    with pytest.raises(BrainsurgeonError, match=told):
         TrainingSamples(data, 0, CPU)
 
 

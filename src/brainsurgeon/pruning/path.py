@@ -43,7 +43,7 @@ from brainsurgeon.pruning.methods import Method, describe
 from brainsurgeon.pruning.outcome import Start, Task
 from brainsurgeon.pruning.result import PruningResult
 from brainsurgeon.pruning.staged.method import Staged
-from brainsurgeon.samples.batches import Batch, Batches, as_batches, batch_size, is_one_batch, is_tokens, moved
+from brainsurgeon.samples.batches import Batch, as_batches, batch_size, is_one_batch, is_tokens, moved
 from brainsurgeon.samples.held_out import FEWEST, MOST_HELD_OUT, TrainingSamples, read_once
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Path:
         limit = None if splitting is None else splitting.max_samples
         is_read = splitting is not None and data is not None and not is_one_batch(data)
         if is_read and (validation is not None or not judged):
-            part.data, part._examined = Batches(read_once(data, self.seed, limit)), {}  # once for all legs
+            part.data, part._examined = read_once(data, self.seed, limit), {}  # once for all legs
         if validation is not None:
             generator = torch.Generator().manual_seed(self.seed)
             held_out = [moved(batch, self.surgery.device) for batch in as_batches(validation, generator)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, Subset
 
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events.clock import pulse
@@ -109,10 +109,10 @@ def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
     """Read `data` as batches: a loader, a data set, an iterable of batches, or all samples as tensors.
 
     Samples that lie in memory as tensors are drawn in random order; a loader or another iterable is read in
-    the order that it gives.
+    the order that it gives. What a loader draws of torch's own random numbers depends on our generator alone.
     """
     if isinstance(data, DataLoader | IterableDataset):
-        return iter(data)
+        return _apart(data, int(torch.randint(2**62, (), generator=generator)))
     if isinstance(data, Dataset):
         return iter(DataLoader(data, READ, shuffle=True, generator=generator))
     if is_one_batch(data):
@@ -126,8 +126,38 @@ def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
     )
 
 
+def _apart(loader: Iterable[Batch], seed: int) -> Iterator[Batch]:
+    """Read a loader with random numbers of a seed: shuffling and augmenting leave the caller's where they were."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        batches, state = iter(loader), torch.get_rng_state()
+    while True:
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(state)
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            state = torch.get_rng_state()
+        yield batch
+
+
+def at_random(data: Any, count: int, generator: torch.Generator) -> Any:
+    """Return a loader that gives so many samples drawn from all, where it would give them in order and has more."""
+    plain = type(data) is DataLoader and isinstance(data.sampler, SequentialSampler)
+    if not plain or data.batch_size is None or len(data.sampler) <= count:
+        return data
+    chosen = torch.randperm(len(data.sampler), generator=generator)[:count].tolist()
+    some: Dataset[Any] = Subset(data.dataset, chosen)
+    workers = {"num_workers": data.num_workers, "worker_init_fn": data.worker_init_fn}
+    return DataLoader(some, data.batch_size, collate_fn=data.collate_fn, **workers)
+
+
 class Batches(list[Any]):
     """Batches in memory; any other list of two tensors is taken for inputs and targets."""
+
+    more = False
+    """Whether there were more samples than were read."""
 
 
 def is_one_batch(data: Any) -> bool:

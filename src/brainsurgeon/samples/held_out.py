@@ -14,6 +14,7 @@ from brainsurgeon.samples.batches import (
     Batch,
     Batches,
     as_batches,
+    at_random,
     batch_size,
     cut,
     is_one_batch,
@@ -38,6 +39,8 @@ EPOCH = 10_000
 """Sets the draws of later epochs apart from those of stages."""
 MOST_READ = 20_000
 """Samples that are read from a loader or another iterable, which cannot be drawn from at random."""
+MORE = f"of the data {MOST_READ:,} samples were read: max_samples reads more, and tensors are drawn from as a whole"
+"""What is told where there were more."""
 
 
 def held_out_of(count: int, wanted: int = FEW_HELD_OUT) -> int:
@@ -62,7 +65,7 @@ class TrainingSamples:
     ):
         if limit is not None and limit < FEWEST:
             raise BrainsurgeonError(f"max_samples must be at least {FEWEST} (some are held out), got {limit}")
-        self.seed, self._device = seed, device
+        self.seed, self._device, self.notes = seed, device, tuple[str, ...]()
         generator = torch.Generator().manual_seed(seed)
         if is_one_batch(data):
             order = torch.randperm(batch_size(data), generator=generator)[:limit]
@@ -72,8 +75,11 @@ class TrainingSamples:
             self._bring(device)
             self.size = len(self._order)
         else:
-            self._held, self._units = _hold_out(read_once(data, seed, limit), wanted)
+            read = read_once(data, seed, limit)
+            self._held, self._units = _hold_out(read, wanted)
             self.size = sum(map(batch_size, self._units))
+            if limit is None and read.more:
+                self.notes = (MORE,)
         self.doubt: torch.Tensor | None = None
         """What the dense network has said of the training samples, once it was asked."""
         if not self.size and not self.held:
@@ -164,16 +170,27 @@ def data_part(data: Batch, chosen: torch.Tensor) -> Batch:
     return map_tensors(lambda tensor: tensor[sent(chosen, tensor.device)], data)
 
 
-def read_once(data: Any, seed: int, limit: int | None = None) -> list[Batch]:
-    """Return the batches of a loader or another iterable, as many as a run reads of it."""
-    units, count, limit = list[Batch](), 0, limit or MOST_READ
-    for batch in as_batches(data, torch.Generator().manual_seed(seed)):
+def read_once(data: Any, seed: int, limit: int | None = None) -> Batches:
+    """Return the batches of a loader or another iterable, as many as a run reads of it.
+
+    Of a loader that gives a longer data set in order they are drawn from all of it: the first may be of one kind.
+    """
+    asked, limit = limit, limit or MOST_READ
+    units, count = Batches(), 0
+    generator = torch.Generator().manual_seed(seed)
+    some = at_random(data, limit, generator)
+    units.more = some is not data or (isinstance(data, Batches) and data.more)
+    for batch in as_batches(some, generator):
         pulse()
-        if batch_size(batch):  # what is no batch is refused here, in words
-            batch = cut(batch, slice(limit - count))
-            units.append(batch)
-        count += batch_size(batch)
-        if count >= limit:
+        if count >= limit:  # a batch more than is asked for tells that there is one
+            units.more = True
+            break
+        whole = batch_size(batch)  # what is no batch is refused here, in words
+        if whole:
+            units.append(cut(batch, slice(limit - count)))
+        units.more |= whole > limit - count
+        count += whole
+        if count >= limit and (asked or units.more):
             break
     return units
 

@@ -47,7 +47,7 @@ class AutoRun:
         self.held_out = agreed_part(affordable(surgery.batch_loss, held_out, task.clock), held_out)
         check_suspects(surgery.batch_loss, self.samples.everything())
         check_loss(surgery.batch_loss, self.held_out[0])
-        self.notes = list(check_separate(surgery.batch_loss, self.held_out[0], group=0))
+        self.notes = [*self.samples.notes, *check_separate(surgery.batch_loss, self.held_out[0], group=0)]
         self.part = copy.copy(surgery)
         self.part.data, self.part._examined = self.samples.training(), {}
         self.outputs = output_loss(surgery.loss, surgery.batch_loss.model, self.held_out[0])

@@ -69,7 +69,7 @@ class GradualRun:
             check_alike(surgery.original, self.samples.everything())
         held_out = self.samples.held_out()
         self.held_out = agreed_part(affordable(surgery.batch_loss, held_out, task.clock), held_out)
-        self.notes: list[str] = []
+        self.notes = [] if task.samples else list(self.samples.notes)
         if task.samples is None:  # else whoever split them has looked, and tells it
             check_suspects(surgery.batch_loss, self.samples.everything())
             check_loss(surgery.batch_loss, self.held_out[0])

@@ -109,7 +109,7 @@ class Staged:
         samples = task.samples or TrainingSamples(surgery.data, task.seed, surgery.device, self.max_samples)
         held_out = affordable(surgery.batch_loss, samples.held_out(), task.clock)
         check_loss(surgery.batch_loss, held_out[0])
-        notes = list(check_separate(surgery.batch_loss, held_out[0], group=None))
+        notes = [*samples.notes, *check_separate(surgery.batch_loss, held_out[0], group=None)]
         check_slope(surgery.batch_loss, surgery.weights, held_out)
         losses = self._losses(surgery, held_out[0])
         kinds = len(CURVATURES) if self.curvature == "auto" else 1
