@@ -111,10 +111,10 @@ def file_sizes(model: nn.Module, masks: Mapping[str, Tensor]) -> tuple[int, int]
     return file_size(model, masks, compressed=False), file_size(model, masks, compressed=True)
 
 
-def file_size(model: nn.Module, masks: Mapping[str, Tensor], compressed: bool) -> int:
-    """Return the bytes of the model's file, by writing it."""
+def file_size(model: nn.Module, masks: Mapping[str, Tensor], compressed: bool, recorded: bool = False) -> int:
+    """Return the bytes of the model's file, by writing it; it seals a record where that is written beside it."""
     with tempfile.TemporaryDirectory() as folder:
-        file = save(model, Path(folder) / "model", masks, compressed=compressed)
+        file = save(model, Path(folder) / "model", masks, compressed=compressed, record={} if recorded else None)
         return next(file.glob("model*.safetensors")).stat().st_size
 
 

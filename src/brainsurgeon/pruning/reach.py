@@ -28,6 +28,7 @@ from brainsurgeon.pruning.goal import Goal, name_of
 from brainsurgeon.pruning.methods import Method
 from brainsurgeon.pruning.path import Keep, Leg, Path
 from brainsurgeon.pruning.result import PruningResult
+from brainsurgeon.pruning.staged.pacing import TooFewGradientsError
 from brainsurgeon.samples.batches import SampleStream
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ FINE = 1e-4
 Masks = Mapping[str, Tensor]
 
 
-class _LateError(Exception):
-    """The time is up, and there is a network that reaches the goal: the search ends where it stands."""
+class _SpentError(Exception):
+    """Time or gradients are spent, and there is a network that reaches the goal: the search ends where it stands."""
 
     def __init__(self, bracket: Bracket):
-        super().__init__("the time is up")
+        super().__init__("nothing is left to try more")
         self.bracket = bracket
 
 
@@ -109,7 +110,7 @@ def _check_dense(path: Path, goal: Goal) -> None:
 def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket, bool]:
     """Go up until the metric is lost, then between: every try goes on from the last network that kept it.
 
-    Say, too, whether the time was up before the end.
+    Say, too, whether time or gradients were spent before the end.
     """
     assert path.dense is not None
     dense, best = path.dense.value, cast(Leg | None, None)
@@ -122,9 +123,14 @@ def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket, bool]:
     def holds(sparsity: float, bracket: Bracket) -> bool:
         nonlocal best
         if best is not None and path.is_late:
-            raise _LateError(bracket)
+            raise _SpentError(bracket)
         share = max(1 / (1 + bracket.tries_left()), FROM_DENSE if best is None else 0.0)
-        leg = path.go(sparsity, best, share)
+        try:
+            leg = path.go(sparsity, best, share)
+        except TooFewGradientsError:
+            if best is None:
+                raise
+            raise _SpentError(bracket) from None
         if path.trains and not path.is_late and not kept(leg) and path.loss_at_least(leg) <= allowed:
             leg = path.go(sparsity, leg, share)  # it misses by less than can be told, and may only be short of training
         best = leg if kept(leg) else best
@@ -133,7 +139,7 @@ def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket, bool]:
     late = False
     try:
         bracket = search(holds, goal.most, goal.resolution)
-    except _LateError as error:
+    except _SpentError as error:
         bracket, late = error.bracket, True
     if best is None:
         last = path.legs[-1]
@@ -188,7 +194,7 @@ class _Size:
         self._of: Callable[[Masks], int]
         if goal.target_macs is None:
             self._state = plain_names(surgery.original.state_dict())
-            header = file_size(surgery.original, none, compressed=True) - self._stored(none)
+            header = file_size(surgery.original, none, compressed=True, recorded=True) - self._stored(none)
             self._of = lambda masks: self._stored(masks) + header
             dense = file_size(surgery.original, none, compressed=False)
         else:
@@ -209,7 +215,9 @@ class _Size:
 
     def of(self, masks: Masks, result: PruningResult) -> int:
         """Return what a pruned network takes."""
-        return self._of(masks) if self.goal.target_macs is not None else file_size(result.model, masks, compressed=True)
+        if self.goal.target_macs is not None:
+            return self._of(masks)
+        return file_size(result.model, masks, compressed=True, recorded=True)  # as `result.save` writes it
 
     def predicted(self, sparsity: float) -> int:
         """Return what a network takes whose smallest weights are gone."""
@@ -314,7 +322,8 @@ def _found_between(path: Path, goal: Goal, best: Leg, missed: float | None) -> s
 
 def _late_note(path: Path, bracket: Bracket) -> str:
     where = f"above {bracket.low:g}" if bracket.high is None else f"between {bracket.low:g} and {bracket.high:g}"
-    return f"time was up after {len(path.legs)} tries: nothing more was tried {where}, where a better one may lie"
+    spent = "time was up" if path.is_late else "the sample gradients were spent"
+    return f"{spent} after {len(path.legs)} tries: nothing more was tried {where}, where a better one may lie"
 
 
 def _kind(goal: Goal) -> str:

@@ -19,6 +19,10 @@ TRAINING_SHARE = 0.6
 """The share of the sample gradients that is kept for trainings."""
 
 
+class TooFewGradientsError(BrainsurgeonError):
+    """A schedule that is asked for cannot be kept."""
+
+
 @dataclass(frozen=True)
 class Pacing:
     """What each stage of a schedule may take, with so many training samples, kinds of curvature and slopes."""
@@ -46,7 +50,7 @@ class Pacing:
         taken = state.gradients - state.trained
         most = int(self.max_gradients * (1 - (TRAINING_SHARE if self.schedule.trainings else 0)))
         if most < wanted + taken:
-            raise BrainsurgeonError(
+            raise TooFewGradientsError(
                 f"max_gradients={self.max_gradients} is not one for each of the {wanted} examinations of the loss that "
                 "the stages and refits take: allow more, or ask for fewer stages"
             )
