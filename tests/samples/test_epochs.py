@@ -85,10 +85,10 @@ def test_a_split_holds_out_one_sample_at_least_and_not_all(generator: torch.Gene
 
 @pytest.mark.parametrize(
     ("data", "steps"),
-    [((X, Y), 5), (TensorDataset(X, Y), 5), (DataLoader(TensorDataset(X, Y), 7), 4), (iter([(X, Y)]), 1), ([], 1)],
+    [((X, Y), 5), (TensorDataset(X, Y), 5), (DataLoader(TensorDataset(X, Y), 7), 4), (iter([(X, Y)]), None), ([], 1)],
     ids=["tensors", "data set", "loader", "iterator", "nothing"],
 )
-def test_steps_of_an_epoch_are_counted_where_they_can_be(data: Any, steps: int) -> None:
+def test_steps_of_an_epoch_are_counted_where_they_can_be(data: Any, steps: int | None) -> None:
     assert steps_of(data, 5) == steps
 
 

@@ -11,7 +11,7 @@ import torch
 from cases import CASES
 from pruned import pruned
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from brainsurgeon import BrainsurgeonError, finetune
 from brainsurgeon.events import Event
@@ -153,6 +153,27 @@ def test_one_step_is_that_of_nesterovs_momentum_at_the_rate_of_its_middle() -> N
     torch.testing.assert_close(weight.detach(), expected)
     assert epochs[0]["loss"] == pytest.approx((1 + 4 + 0) / 3)
     assert best == 1
+
+
+def test_an_epoch_of_unknown_length_is_trained_on_to_its_end() -> None:
+    """Its rate is that of the epoch's middle, and the next epochs are as long."""
+    steps = [(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 1))] * 4
+
+    class Stream(IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return iter(steps)
+
+    def rates(data: Any, epochs: int) -> list[float]:
+        run, taken = tuning(None, epochs=epochs), list[float]()
+        step = run.optimizer.step
+        run.optimizer.step = lambda: (taken.append(run.optimizer.param_groups[0]["lr"]), step())  # type: ignore
+        run.train(data, {}, math.nan, lambda event: None)
+        return taken
+
+    assert rates(Stream(), 1) == pytest.approx([0.05] * 4)
+    known, unknown = rates(steps, 2), rates(Stream(), 2)
+    assert unknown[4:] == pytest.approx(known[4:])
+    assert unknown[:4] == pytest.approx([sum(known[1:3]) / 2] * 4, rel=0.02)
 
 
 def test_the_held_out_loss_is_the_mean_over_samples_though_batches_differ_in_size() -> None:

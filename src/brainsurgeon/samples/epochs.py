@@ -29,7 +29,7 @@ def read_epoch(data: Any, size: int, generator: torch.Generator, device: torch.d
         batches = as_batches(data, generator)
     batches = (moved(batch, device) for batch in batches)
     if _leaves_one(data, size):
-        batches = _ends_joined(batches, steps_of(data, size))
+        batches = _ends_joined(batches, steps_of(data, size) or 1)
     for batch in batches:
         if batch_size(batch):  # the mean loss of no samples is not a number
             yield batch
@@ -57,15 +57,15 @@ def split(data: Any, share: float, generator: torch.Generator) -> tuple[Any, Any
     return Subset(data, order[count:].tolist()), Subset(data, order[:count].tolist())
 
 
-def steps_of(data: Any, size: int) -> int:
-    """Return the number of batches in an epoch; 1 where it cannot be known."""
+def steps_of(data: Any, size: int) -> int | None:
+    """Return the number of batches in an epoch; None where it cannot be known."""
     count = _count(data)
     if count is not None:
         return math.ceil(count / size) - _leaves_one(data, size)
     try:
         return max(1, len(data))
     except TypeError:
-        return 1
+        return None
 
 
 def _leaves_one(data: Any, size: int) -> bool:

@@ -43,6 +43,7 @@ class Tuning:
         self.batch_loss, self.settings, self.augment, self.generator = batch_loss, settings, augment, generator
         self.device = next(batch_loss.model.parameters()).device
         self._held_out = held_out
+        self._steps: int | None = None
         self._modes = {module: module.training for module in batch_loss.modules()}
         trained = [parameter for parameter in batch_loss.model.parameters() if parameter.requires_grad]
         self.optimizer = OPTIMIZERS[settings.optimizer](
@@ -75,9 +76,11 @@ class Tuning:
 
     def _epoch(self, data: Any, epoch: int) -> float:
         self._train_mode()
-        total, samples, steps = torch.zeros((), device=self.device), 0, steps_of(data, self.settings.batch_size)
+        total, samples, step = torch.zeros((), device=self.device), 0, 0
+        steps = self._steps or steps_of(data, self.settings.batch_size)
         for step, batch in enumerate(read_epoch(data, self.settings.batch_size, self.generator, self.device), 1):
-            done = (epoch + min((step - 0.5) / steps, 1.0)) / self.settings.epochs  # in the middle of the step
+            # In the middle of the step; an epoch that ends nobody knows where has the rate of its middle.
+            done = (epoch + (0.5 if steps is None else min((step - 0.5) / steps, 1.0))) / self.settings.epochs
             for group in self.optimizer.param_groups:
                 group["lr"] = self.settings.rate_at(done)
             self.optimizer.zero_grad()
@@ -91,6 +94,7 @@ class Tuning:
             raise BrainsurgeonError(
                 f"epoch {epoch + 1} found no samples: an iterator can be read once only; give a DataLoader or tensors"
             )
+        self._steps = steps or step
         return total.item() / samples
 
     def _augmented(self, batch: Batch) -> Batch:
