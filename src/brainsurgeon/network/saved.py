@@ -19,14 +19,15 @@ def saved(module: nn.Module) -> Iterator[dict[int, int]]:
     seen: dict[int, int] = {}
     alive: list[Tensor] = []  # while one lives no other has its place
 
-    def note(tensor: Tensor) -> None:  # the graph itself keeps nothing: one that holds its own outputs never goes
+    def note(tensor: Tensor) -> Tensor:  # without its graph: one that holds its own outputs never goes
         alive.append(tensor.detach())
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             # What is kept of a batch may be a part of all the data.
             seen[storage.data_ptr()] = max(seen.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
+        return alive[-1]
 
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept):
         yield seen
 
 
