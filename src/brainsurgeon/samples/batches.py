@@ -129,7 +129,7 @@ def as_batches(data: Any, generator: torch.Generator) -> Iterator[Batch]:
 def _apart(loader: Iterable[Batch], seed: int) -> Iterator[Batch]:
     """Read a loader with random numbers of a seed: shuffling and augmenting leave the caller's where they were."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # a GPU's is not forked, and stays as it is
         batches, state = iter(loader), torch.get_rng_state()
     while True:
         with torch.random.fork_rng(devices=[]):
