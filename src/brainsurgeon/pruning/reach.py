@@ -154,12 +154,18 @@ def _keeping(path: Path, goal: Goal) -> tuple[Leg, Bracket, bool]:
 def _fitting(path: Path, goal: Goal, size: _Size) -> tuple[Leg, Bracket, bool]:
     """Go to the sparsity that is foreseen to fit, and correct it by what the network really takes.
 
-    Say, too, whether the time was up before the end.
+    Say, too, whether time or gradients were spent before the end.
     """
     bracket, best, start = Bracket(goal.most, goal.resolution), None, None
     sparsity, taken, late = size.foreseen(1.0), 0, False
     for number in range(SIZED_TRIES):
-        leg = path.go(sparsity, start, size.share if number == 0 else LATER)
+        try:
+            leg = path.go(sparsity, start, size.share if number == 0 else LATER)
+        except TooFewGradientsError:
+            if best is None:
+                raise
+            late = True
+            break
         taken = size.of(leg.result.masks, leg.result)
         fits = taken <= size.target
         bracket = bracket.after(sparsity, not fits)
