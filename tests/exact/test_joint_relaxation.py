@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from relaxations import COUNT, POINTS, N, make
 
+from brainsurgeon.exact import Instance, solve
 from brainsurgeon.exact.joint_relaxation import rough_joint, share_out
 from brainsurgeon.exact.tangent import FREE
 
@@ -55,3 +56,15 @@ def test_more_iterations_come_nearer_to_the_minimum_and_keep_to_what_is_decided(
     assert values[2] <= values[1] <= values[0]
     allowed = POINTS[POINTS[:, 0] & ~POINTS[:, 4]].astype(float)
     assert values[2] <= relaxation.tangent(allowed)[0].min()
+
+
+@pytest.mark.parametrize("zeros", [2, 4])
+def test_blocks_that_hold_zeros_already_are_solved(zeros: int) -> None:
+    generator = np.random.default_rng(0)
+    gradients, weights = generator.normal(size=(20, 9)), generator.normal(size=9)
+    weights[:zeros] = 0
+    instance = Instance.from_gradients(gradients, weights, 1e-3)
+    for count in (zeros - 1, zeros):
+        found = solve(instance, count)
+        assert found.objective == pytest.approx(0.0, abs=1e-12)
+    assert solve(instance, zeros + 1).objective > 0

@@ -133,5 +133,6 @@ def _curvature(trial: JointRelaxation, s: Array, slope: Array) -> Array:
     ratio = slope * trial.shift / np.where(open_, s, 1.0)
     twice = np.diag(slope**2 * trial.shift / np.where(open_, s, 1.0)) - ratio[:, None] * inverse * ratio
     mixed = ratio[:, None] * inverse * lever - np.diag(slope**2 / 2)
-    regular = twice[part] + np.diag(1e-9 * np.diag(twice)[open_])
+    most = max(np.diag(twice)[open_].max(), LEAST)
+    regular = twice[part] + 1e-9 * most * np.eye(int(open_.sum()))  # a weight of zero has none of its own
     return direct + mixed[open_].T @ inverse_on_plane(regular) @ mixed[open_]
