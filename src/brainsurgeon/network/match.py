@@ -85,11 +85,11 @@ class Match:
         """Return the tensors that are compared, of a model."""
         inputs = batch[0] if self.targets else batch
         with without_cache(model):
-            leaves = dict(_leaves(call(model, inputs)))
-        missing = [part.path for part in self.compared if part.path not in leaves]
+            given = dict(leaves(call(model, inputs)))
+        missing = [part.path for part in self.compared if part.path not in given]
         if missing:
             raise BrainsurgeonError(f"the output {'.'.join(missing[0])!r} is missing for some batch: it must be in all")
-        return tuple(leaves[part.path] for part in self.compared)
+        return tuple(given[part.path] for part in self.compared)
 
     @torch.no_grad()
     def wanted(self, batch: Batch) -> tuple[Tensor, ...]:
@@ -147,7 +147,7 @@ def bound_loss(loss: LossLike, data: Any, dense: Callable[[], nn.Module], device
 
 def _compared(model: nn.Module, batches: list[Batch], kind: str) -> list[Output]:
     """Find the outputs with one entry a sample, by asking for two and for three, and the variance of each."""
-    two, three = (dict(_leaves(_asked(model, cut(batches[0], torch.zeros(n, dtype=torch.long))))) for n in (2, 3))
+    two, three = (dict(leaves(_asked(model, cut(batches[0], torch.zeros(n, dtype=torch.long))))) for n in (2, 3))
     paths = [path for path, leaf in three.items() if leaf.shape[0] == 3 and two[path].shape[0] == 2]
     if not paths:
         raise BrainsurgeonError(
@@ -156,9 +156,9 @@ def _compared(model: nn.Module, batches: list[Batch], kind: str) -> list[Output]
         )
     seen: dict[tuple[str, ...], list[Tensor]] = {path: [] for path in paths}
     for batch in batches:
-        leaves = dict(_leaves(_asked(model, batch)))
+        given = dict(leaves(_asked(model, batch)))
         for path, values in seen.items():
-            values.append(leaves[path].detach().double().reshape(-1).cpu())
+            values.append(given[path].detach().double().reshape(-1).cpu())
     regression = getattr(getattr(model, "config", None), "problem_type", None) == "regression"
     found = []
     for path, values in seen.items():
@@ -187,7 +187,7 @@ def _axis(path: tuple[str, ...], leaf: Tensor, kind: str) -> int | None:
     return axis if leaf.shape[axis] > 1 else None
 
 
-def _leaves(output: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Tensor]]:
+def leaves(output: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Tensor]]:
     """Yield the tensors of real numbers of an output, with their places; single numbers and all else are passed by."""
     if isinstance(output, Tensor):
         if output.is_floating_point() and output.dim():
@@ -203,7 +203,7 @@ def _leaves(output: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 
 def _inside(entries: Iterable[tuple[Any, Any]], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Tensor]]:
-    return itertools.chain.from_iterable(_leaves(value, (*path, str(name))) for name, value in entries)
+    return itertools.chain.from_iterable(leaves(value, (*path, str(name))) for name, value in entries)
 
 
 def _holds_targets(model: nn.Module, batch: Batch) -> bool:

@@ -73,17 +73,19 @@ class _Path:
         return self.covered, self.parts
 
 
-def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[str]) -> Chain:
+def find_chain(
+    model: nn.Module, forward: Callable[[], Any], layers: Iterable[str], deepest: int | None = None
+) -> Chain:
     """Watch one forward pass, and return the chain that holds the most of the named layers, in the most parts.
 
-    The finer a chain is, the less has to be run again.
+    The finer a chain is, the less has to be run again. Its modules lie no deeper in others than `deepest` says.
     """
     wanted = tuple(layers)
     calls = _watch(model, forward)
     times = Counter(call.name for call in calls)
     best: dict[Mark, _Path] = {}  # by tensor: the best path that ends in it
     for call in calls:
-        if times[call.name] > 1 or call.source == call.result:
+        if times[call.name] > 1 or call.source == call.result or _is_deeper(call.name, deepest):
             continue
         held = sum(layer.startswith(f"{call.name}.") for layer in wanted)
         found = best.get(call.source, _Path()).with_call(call, held)
@@ -97,6 +99,28 @@ def find_chain(model: nn.Module, forward: Callable[[], Any], layers: Iterable[st
     holding = [k for k, call in enumerate(longest.calls) if any(la.startswith(f"{call.name}.") for la in wanted)]
     kept = longest.calls[holding[0] : holding[-1] + 1]
     return Chain(tuple(call.name for call in kept), tuple(call.extras for call in kept))
+
+
+def finest_chain(find: Callable[[int | None], Chain], agrees: Callable[[Chain], bool]) -> tuple[Chain, bool]:
+    """Return the finest chain that gives what the whole model gives, else none; say whether any was found.
+
+    `find` tells the chain of modules that lie no deeper than a depth: one that goes through a branch of a block is
+    given up for the blocks.
+    """
+    deepest, found = None, False
+    while deepest is None or deepest >= 0:
+        chain = find(deepest)
+        if not chain.names:
+            break
+        found = True
+        if agrees(chain):
+            return chain, True
+        deepest = max(name.count(".") for name in chain.names) - 1
+    return Chain(), found
+
+
+def _is_deeper(name: str, deepest: int | None) -> bool:
+    return deepest is not None and name.count(".") > deepest
 
 
 def _may_follow(path: _Path, calls: list[Call]) -> bool:

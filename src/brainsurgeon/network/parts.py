@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,20 +48,27 @@ class Part:
     _repeated: set[str] = field(default_factory=set)
 
     def find_groups(self) -> None:
-        """Run the part on the first batch: layers that are given the same tensor form a group."""
+        """Run the part on a batch: layers that are given the same tensor, as it was then, form a group.
+
+        Layers that it does not call (experts that none of its samples went to) are looked for in the other batches.
+        """
         seen: dict[Any, list[LinearMap]] = {}
-        marks = Marks()
+        marks, missing = Marks(), list(self.layers)
 
         def note(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             first, _rest = first_tensor(args, kwargs)
-            group = seen.setdefault(None if first is None else marks.of(first)[0], [])
+            group = seen.setdefault(None if first is None else marks.of(first), [])
             if any(layer in other for other in seen.values()):
                 self._repeated.add(layer.name)
             else:
                 group.append(layer)
 
-        with watching(self.layers, note):
-            self.run(0)
+        for number in range(self.batches):
+            with watching(missing, note):
+                self.run(number)
+            missing = [layer for layer in missing if not any(layer in group for group in seen.values())]
+            if not missing:
+                break
         self.groups = [group for group in seen.values() if group]
 
     def moments(self, group: Sequence[LinearMap]) -> dict[str, Moments]:
@@ -78,7 +85,7 @@ class Part:
                 raise Reached
 
         def run(number: int) -> None:
-            left.update(layer.name for layer in _share_input(group))
+            left.update(layer.name for layer in _share_input(group, self._repeated))
             with suppress(Reached):
                 self.run(number)
 
@@ -106,7 +113,7 @@ class Part:
             self.move(number, self.run(number))
 
         found: dict[str, Moments] = {}
-        packs = _packed(groups)
+        packs = _packed(groups, self._repeated)
         for pack in packs:
             found |= self._take(pack, last if pack is packs[-1] else self.run, lambda layer: None)
         self.moved = bool(packs)
@@ -123,7 +130,7 @@ class Part:
     ) -> dict[str, Moments]:
         totals: dict[str, Tensor] = {}
         columns: dict[str, int] = {}
-        shared = [_share_input(group) for group in groups]
+        shared = [_share_input(group, self._repeated) for group in groups]
 
         def add(layer: LinearMap, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             x = layer.read(args, kwargs)
@@ -139,16 +146,16 @@ class Part:
         found: dict[str, Moments] = {}
         for group, some in zip(groups, shared, strict=True):
             _add_up(some, totals, columns)
-            found |= _spread(group, some, totals, columns)
+            found |= _spread(group, some, totals, columns, self._repeated)
         return found
 
 
-def _packed(groups: Sequence[Sequence[LinearMap]]) -> list[list[Sequence[LinearMap]]]:
+def _packed(groups: Sequence[Sequence[LinearMap]], apart: Collection[str]) -> list[list[Sequence[LinearMap]]]:
     """Put groups together whose moments fit in memory at once."""
     packs: list[list[Sequence[LinearMap]]] = []
     room = 0
     for group in groups:
-        size = sum(8 * layer.groups * layer.rows(layer.weight).shape[-1] ** 2 for layer in _share_input(group))
+        size = sum(8 * layer.groups * layer.rows(layer.weight).shape[-1] ** 2 for layer in _share_input(group, apart))
         if size > room:
             packs.append([])
             room = SURVEYED_BYTES
@@ -157,13 +164,16 @@ def _packed(groups: Sequence[Sequence[LinearMap]]) -> list[list[Sequence[LinearM
     return packs
 
 
-def _share_input(group: Sequence[LinearMap]) -> list[LinearMap]:
-    """Return one layer for each kind of input matrix: linear layers of a group have the same."""
+def _share_input(group: Sequence[LinearMap], apart: Collection[str]) -> list[LinearMap]:
+    """Return one layer for each kind of input matrix: linear layers of a group have the same, if called but once."""
     kept: dict[Any, LinearMap] = {}
     for layer in group:
-        plain = isinstance(layer.module, nn.Linear) or layer.transposed
-        kept.setdefault("linear" if plain else layer.name, layer)
+        kept.setdefault("linear" if _is_flat(layer) and layer.name not in apart else layer.name, layer)
     return list(kept.values())
+
+
+def _is_flat(layer: LinearMap) -> bool:
+    return isinstance(layer.module, nn.Linear) or layer.transposed
 
 
 def _add_up(shared: Sequence[LinearMap], totals: dict[str, Tensor], columns: dict[str, int]) -> None:
@@ -181,9 +191,13 @@ def _add_up(shared: Sequence[LinearMap], totals: dict[str, Tensor], columns: dic
 
 
 def _spread(
-    group: Sequence[LinearMap], shared: Sequence[LinearMap], totals: dict[str, Tensor], columns: dict[str, int]
+    group: Sequence[LinearMap],
+    shared: Sequence[LinearMap],
+    totals: dict[str, Tensor],
+    columns: dict[str, int],
+    apart: Collection[str],
 ) -> dict[str, Moments]:
-    linear = next((layer.name for layer in shared if isinstance(layer.module, nn.Linear) or layer.transposed), None)
+    linear = next((layer.name for layer in shared if _is_flat(layer) and layer.name not in apart), None)
     found = {}
     for layer in group:
         name = layer.name if layer.name in totals else linear

@@ -15,7 +15,7 @@ from brainsurgeon.network.inputs import CrossMoments, collect_cross_moments, cro
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.modes import without_cache
-from brainsurgeon.network.partition import Chain, find_chain
+from brainsurgeon.network.partition import Chain, find_chain, finest_chain
 from brainsurgeon.network.parts import Part
 from brainsurgeon.network.streaming import Stream, parts_agree
 from brainsurgeon.network.weights import Layer, PrunableWeights
@@ -60,8 +60,11 @@ def _chain(live: BatchLoss, batch: Batch, layers: Sequence[Layer]) -> Chain:
     if len({parameter.device for parameter in live.model.parameters()}) > 1:
         return Chain()
     names = [layer.name for layer in layers]
-    chain = find_chain(live.model, lambda: live(batch), names)  # not every network takes a single sample
-    return chain if chain.names and parts_agree(_stream(live, names, [batch], chain)) else Chain()
+
+    def find(deepest: int | None) -> Chain:
+        return find_chain(live.model, lambda: live(batch), names, deepest)  # not every network takes a single sample
+
+    return finest_chain(find, lambda chain: parts_agree(_stream(live, names, [batch], chain)))[0]
 
 
 def _stream(loss: BatchLoss, names: Sequence[str], batches: Sequence[Batch], chain: Chain) -> Stream:

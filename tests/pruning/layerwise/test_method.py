@@ -260,12 +260,120 @@ def test_wanda_is_what_plain_passes_over_the_network_give() -> None:
         for k in (0, 2, 5):
             inputs = twin[:k](x)
             weight = twin[k].weight
-            moments = inputs.double().square().mean(0)
-            moments = moments + 0.01 * (1 + 50 * len(moments) / len(x)) * moments.mean()
-            scores = weight.double().abs() * moments.sqrt()
+            scores = weight.double().abs() * inputs.double().square().mean(0).sqrt()
             lost = scores.argsort(dim=1)[:, : weight.shape[1] // 2]
             weight.scatter_(1, lost, 0.0)
     assert same(state_of(result.model), state_of(twin))
+
+
+class Branches(nn.Module):
+    """Residuals in the network's own code: what a module of a branch gives goes on only beside what it was given."""
+
+    def __init__(self, in_place: bool = False):
+        super().__init__()
+        self.in_place, self.first, self.last = in_place, nn.Linear(10, 16), nn.Linear(16, 5)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16)) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            if self.in_place:
+                x += block(x)
+            else:
+                x = x + block(x)
+        return self.last(x)
+
+
+def test_a_chain_through_branches_is_seen_though_the_network_is_sure_of_its_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, inputs = seeded(Branches, 0), seeded(lambda: torch.randn(60, 10), 1)
+    with torch.no_grad():
+        network.last.weight *= 1000
+        samples = inputs, network(inputs).argmax(1)
+        assert float(nn.functional.cross_entropy(network(inputs[:1]), samples[1][:1])) < 1e-6
+    settings: dict[str, Any] = {"budget": "uniform", "progress": False}
+    parted = prune(network, samples, 0.5, "wanda", **settings)
+    monkeypatch.setattr(method_module, "find_chain", lambda *_: Chain())
+    whole = prune(network, samples, 0.5, "wanda", **settings)
+    assert parted.loss_after == pytest.approx(whole.loss_after)
+    assert same(state_of(parted.model), state_of(whole.model))
+
+
+@pytest.mark.parametrize("method", ["wanda", "sparsegpt", "layerwise"])
+def test_what_is_written_in_place_is_another_input(method: str) -> None:
+    plain, written = seeded(Branches, 0), seeded(lambda: Branches(in_place=True), 0)
+    inputs = seeded(lambda: torch.randn(60, 10), 1)
+    samples = inputs, torch.arange(60) % 5
+    one, other = (prune(each, samples, 0.5, method, budget="uniform", progress=False) for each in (plain, written))
+    assert same(state_of(one.model), state_of(other.model))
+
+
+class Experts(nn.Module):
+    """Each sample goes to one expert; the last is asked only for samples whose first number is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 3)
+        self.experts = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, chosen = self.first(x).relu(), (x[:, 0] > 0).long() + (x[:, 0] > 5).long()
+        given = torch.zeros_like(hidden)
+        for k, expert in enumerate(self.experts):
+            if (chosen == k).any():
+                given[chosen == k] = expert(hidden[chosen == k])
+        return self.last(given.relu())
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_an_expert_that_the_first_samples_do_not_ask_is_pruned_in_the_pattern_all_the_same(seen: bool) -> None:
+    inputs = seeded(lambda: torch.randn(200, 8), 1)
+    inputs[-20:, 0] = 9.0 if seen else 1.0
+    loader = [(x, torch.arange(len(x)) % 3) for x in inputs.split(20)]
+    result = prune(seeded(Experts, 0), loader, 0.5, "layerwise", pattern="2:4", progress=False)
+    assert any("not called" in note for note in result.notes) != seen
+    for mask in result.masks.values():
+        assert (mask.reshape(-1, 4).sum(1) == 2).all()
+
+
+class Twice(nn.Module):
+    """One layer is called twice, the second time with another input than its neighbour's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.a, self.b, self.last = (nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x)
+        once, other = self.a(hidden).tanh(), self.b(hidden)
+        return self.last(self.a(5 * once) + other)
+
+
+def test_a_layer_that_is_called_twice_does_not_stand_for_its_neighbour() -> None:
+    network, inputs = seeded(Twice, 0), seeded(lambda: torch.randn(100, 8), 1) * torch.arange(1, 9)
+    samples = inputs, torch.arange(100) % 8
+    settings: dict[str, Any] = {"budget": "uniform", "progress": False, "include": ["a", "b"]}
+    found = prune(network, samples, 0.5, "wanda", **settings).masks["b.weight"]
+    alone = prune(network, samples, 0.5, "wanda", **{**settings, "include": "b"}).masks["b.weight"]
+    assert torch.equal(found, alone)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_the_samples_of_curves_are_the_same_for_any_number_of_ranks(
+    ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank reads batches of its own size, and gets some."""
+    monkeypatch.setattr(method_module, "own_share", lambda batches: batches)
+
+    def used(count: int) -> list[Any]:
+        monkeypatch.setattr(method_module, "world_size", lambda: count)
+        size = min(method_module.IMAGES, -(-101 // count))
+        return method_module._for_curves([(part, part) for part in torch.arange(101.0).split(size)])
+
+    alone, shared = used(1), used(ranks)
+    assert len(shared) >= ranks
+    assert torch.equal(*(torch.cat([x for x, _ in found]) for found in (alone, shared)))
 
 
 def embeddings(net: Network) -> Any:

@@ -15,9 +15,10 @@ from brainsurgeon.engine.layer.standard import inverse, standard_form
 COLUMN_BLOCK = 128
 
 
-def wanda_scores(weights: Tensor, moments: Tensor) -> Tensor:
-    """Return |w_ij| √A_jj, the size of a weight times that of its input."""
-    return weights.abs() * moments.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt().to(weights.dtype).unsqueeze(-2)
+def wanda_scores(weights: Tensor, moments: Tensor, squares: Tensor | None = None) -> Tensor:
+    """Return |w_ij| √A_jj, the size of a weight times that of its input; `squares` stand for a damped diagonal."""
+    squares = moments.diagonal(dim1=-2, dim2=-1) if squares is None else squares
+    return weights.abs() * squares.clamp_min(0).sqrt().to(weights.dtype).unsqueeze(-2)
 
 
 def sparsegpt(

@@ -19,8 +19,9 @@ class LayerProblem:
     """Prune exactly `count` weights of a linear map so that Σ_o c_o[w_o A w_oᵀ/2 − w_o b_oᵀ] is least.
 
     `weights` (w̄) is R x m, `moments` (A, damped) m x m, `scales` (c) R; G groups have a leading dimension G in all of
-    them. `linear` (b) is w̄A when it is left out. Where these are some of a layer's rows, and others
-    solve the rest at the same time, `add_up` adds a count to theirs, and `mean_scale` is that of all the layer's rows.
+    them. `linear` (b) is w̄A when it is left out, and `squares` (E[x²] of each input, not damped) the diagonal of A.
+    Where these are some of a layer's rows, and others solve the rest at the same time, `add_up` adds a count to theirs,
+    and `mean_scale` is that of all the layer's rows.
     """
 
     weights: Tensor
@@ -29,6 +30,7 @@ class LayerProblem:
     pattern: Pattern = field(default_factory=Pattern)
     scales: Tensor | None = None
     linear: Tensor | None = None
+    squares: Tensor | None = None
     add_up: Callable[[Tensor], Tensor] = alone
     mean_scale: Tensor | None = None
 

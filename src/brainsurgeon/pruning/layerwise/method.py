@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import evaluated, without_cache
-from brainsurgeon.network.partition import Chain, find_chain
+from brainsurgeon.network.partition import Chain, find_chain, finest_chain
 from brainsurgeon.network.places import places_at_once
 from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
 from brainsurgeon.network.weights import Layer
@@ -147,10 +148,13 @@ class Layerwise:
             )
         unseen = {name: count for name, count in counts.items() if name not in masks}
         reason = "not reached in time" if run.late else "not called for the samples"
-        for words, left in (("no plain linear map", others), (reason, unseen)):
-            if left:
-                notes.append(f"{words}, so pruned by magnitude and without a pattern: {', '.join(left)}")
-                masks.update(_by_magnitude(loss.model, left))
+        if others:
+            notes.append(f"no plain linear map, so pruned by magnitude and without a pattern: {', '.join(others)}")
+            masks.update(_by_magnitude(loss.model, others))
+        if unseen:
+            notes.append(f"{reason}, so pruned by magnitude: {', '.join(unseen)}")
+            left = [layer for layer in layers if layer.name in unseen]
+            masks.update(_maps_by_magnitude(loss.model, left, unseen, self.pattern))
 
         def measure(model: nn.Module) -> float:
             with evaluated(model), without_cache(model):
@@ -165,7 +169,7 @@ class Layerwise:
                 "calibration_samples": sum(map(batch_size, batches)),
                 "parts": len(chain.names),
                 "errors": run.errors,
-                "without_pattern": sorted({**others, **unseen}),
+                "without_pattern": sorted(others),
             },
             notes=tuple(notes) if is_first() else (),
             measure=measure,
@@ -195,20 +199,28 @@ class Layerwise:
             return loss(map_tensors(lambda t: t.to(home), batch))
 
         with passing(loss.model, home):
-            chain = find_chain(loss.model, lambda: call(probe), [layer.name for layer in layers])
             places = places_at_once(kind, loss.model, map_tensors(lambda t: t.to(home), probe))
-        agree = False
-        for some in dict.fromkeys([places, None]) if chain.names else ():
-            agree = parts_agree(Stream(loss.model, call, [probe], layers, chain, home, some))
-            if agree := bool(broadcast(torch.tensor(agree), 0)):
-                places = some
-                break
-        if not agree and held_in(loss.model):
+
+        def find(deepest: int | None) -> Chain:
+            with passing(loss.model, home):
+                return find_chain(loss.model, lambda: call(probe), [layer.name for layer in layers], deepest)
+
+        def agrees(chain: Chain) -> bool:
+            nonlocal places
+            for some in dict.fromkeys([places, None]):
+                agree = parts_agree(Stream(loss.model, call, [probe], layers, chain, home, some))
+                if bool(broadcast(torch.tensor(agree), 0)):
+                    places = some
+                    return True
+            return False
+
+        chain, tried = finest_chain(find, agrees)
+        if not chain.names and held_in(loss.model):
             raise BrainsurgeonError(
                 "no list of blocks was found that the forward pass goes through one after the other, so the model "
                 f"cannot be brought into memory block by block: {LOADED_WHOLE}"
             )
-        if chain.names and not agree:
+        if tried and not chain.names:
             notes.append("the forward pass is no chain of modules, so each layer takes passes of the whole model")
             return Chain(), None
         return chain, places
@@ -246,8 +258,13 @@ def _one_by_one(batches: list[Batch], count: int, loss: LossLike) -> list[Batch]
 
 def _for_curves(batches: list[Batch]) -> list[Batch]:
     """Return this rank's share of what each layer's error at a few sparsities is found on: it needs fewer samples."""
-    fewest = max(-(-REPORTED // batch_size(batches[0])), world_size())  # every rank gets some
-    return own_share(batches[: max(-(-len(batches) // CURVED), fewest)])
+    total, size = sum(map(batch_size, batches)), TOKENS if is_tokens(batches[0]) else IMAGES
+    size = min(size, total)  # of a batch where there are no other ranks: the samples are the same for any number
+    wanted = size * max(math.ceil(math.ceil(total / size) / CURVED), math.ceil(REPORTED / size))
+    some = list(first(batches, wanted))
+    if len(some) < world_size():  # every rank gets some
+        some = list(regroup(some, max(1, sum(map(batch_size, some)) // world_size())))
+    return own_share(some)
 
 
 def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]:
@@ -257,6 +274,20 @@ def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]
             flat = values.abs().reshape(1, -1).float()
             masks[name] = Pattern().prune_lowest(flat, count).view(values.shape)
             values.masked_fill_(masks[name], 0.0)
+    return masks
+
+
+def _maps_by_magnitude(
+    model: nn.Module, layers: list[LinearMap], counts: dict[str, int], pattern: Pattern
+) -> dict[str, Tensor]:
+    masks = {}
+    for layer in layers:
+        with writing(model, layer.name) as values:
+            rows = layer.rows(values.abs().float())
+            rows = rows[0] if rows.shape[0] == 1 else rows
+            mask = pattern.prune_lowest(rows, counts[layer.name])
+            masks[layer.name] = layer.stored(mask.reshape(-1, *mask.shape[-2:]))
+            values.masked_fill_(masks[layer.name], 0.0)
     return masks
 
 

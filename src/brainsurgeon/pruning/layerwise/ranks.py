@@ -95,7 +95,7 @@ def _by_rows(solver: LayerSolver, problem: LayerProblem) -> LayerSolution:
     high = 1 if grouped else problem.pattern.block[0]
     sizes = [size * high for size in shard_sizes(len(problem.weights) // high)]
     # Where a layer's count does not divide by its rows, the first scores say which rows give one more.
-    first = problem.pattern.prune_lowest(wanda_scores(problem.weights, problem.moments), problem.count)
+    first = problem.pattern.prune_lowest(wanda_scores(problem.weights, problem.moments, problem.squares), problem.count)
     counts = broadcast(torch.stack([part.sum() for part in first.split(sizes)]), 0)
     part = slice(sum(sizes[: rank()]), sum(sizes[: rank() + 1]))
     found = solver(
@@ -106,6 +106,7 @@ def _by_rows(solver: LayerSolver, problem: LayerProblem) -> LayerSolution:
             count=int(counts[rank()]),
             scales=None if problem.scales is None else problem.scales[part],
             linear=None if problem.linear is None else problem.linear[part],
+            squares=problem.squares[part] if grouped and problem.squares is not None else problem.squares,
             add_up=sum_over_ranks,
             mean_scale=None if problem.scales is None else problem.scales.double().mean(),
         )

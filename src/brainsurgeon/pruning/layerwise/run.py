@@ -148,6 +148,7 @@ class LayerRun:
     def _problem(self, layer: LinearMap, moments: Moments, count: int) -> LayerProblem:
         matrix = moments.matrix.clone()
         diagonal = matrix.diagonal(dim1=1, dim2=2)
+        squares = diagonal.clone()
         level = float(diagonal.mean())
         diagonal.add_(moments.damped(self.damping) * (level if level > 0 else 1.0))
         rows = layer.rows(layer.weight.detach())
@@ -158,8 +159,8 @@ class LayerRun:
             # Half a row's own, half the layer's: few samples tell little of a single row.
             scales = (0.5 * costs + 0.5 * costs.mean()).to(rows.device).view(rows.shape[:-1])
         if rows.shape[0] == 1:  # no groups: plain matrices
-            rows, matrix, scales = rows[0], matrix[0], None if scales is None else scales[0]
-        return LayerProblem(rows, matrix, count, self.pattern, scales)
+            rows, matrix, squares, scales = rows[0], matrix[0], squares[0], None if scales is None else scales[0]
+        return LayerProblem(rows, matrix, count, self.pattern, scales, squares=squares)
 
     def _solve(
         self, part: Part, group: Sequence[LinearMap], counts: dict[str, int]

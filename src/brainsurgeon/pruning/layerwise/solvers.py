@@ -51,7 +51,7 @@ class Scored:
         """Return the pruned layer."""
         scores = problem.weights.abs()
         if self.score == "wanda":
-            scores = wanda_scores(problem.weights, problem.moments)
+            scores = wanda_scores(problem.weights, problem.moments, problem.squares)
         pruned = problem.pattern.prune_lowest(scores, problem.count)
         weights = problem.weights.masked_fill(pruned, 0.0)
         notes: tuple[str, ...] = ()

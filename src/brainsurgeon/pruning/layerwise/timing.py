@@ -28,7 +28,7 @@ from brainsurgeon.network.inputs import Moments
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.modes import evaluated, own_mode, without_cache
-from brainsurgeon.network.partition import Chain, find_chain
+from brainsurgeon.network.partition import Chain, find_chain, finest_chain
 from brainsurgeon.network.parts import Part
 from brainsurgeon.network.spread import taken_over
 from brainsurgeon.network.streaming import Stream, parts_agree
@@ -115,10 +115,14 @@ def _batch(surgery: Surgery) -> Batch:
 
 def _chain(surgery: Surgery, loss: BatchLoss, batch: Batch, layers: list[LinearMap]) -> Chain:
     probe = cut(batch, slice(1))
-    with passing(loss.model, surgery.device):
-        chain = find_chain(loss.model, lambda: loss(probe), [layer.name for layer in layers])
-    whole = not chain.names or not parts_agree(Stream(loss.model, loss, [probe], layers, chain, surgery.device))
-    return Chain() if whole else chain
+
+    def find(deepest: int | None) -> Chain:
+        with passing(loss.model, surgery.device):
+            return find_chain(loss.model, lambda: loss(probe), [layer.name for layer in layers], deepest)
+
+    return finest_chain(
+        find, lambda chain: parts_agree(Stream(loss.model, loss, [probe], layers, chain, surgery.device))
+    )[0]
 
 
 def _passes(stream: Stream) -> _Passes:
