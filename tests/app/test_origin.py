@@ -53,11 +53,14 @@ def test_the_target_that_was_named_is_kept_with_its_whole_path(tmp_path: Path, s
     source.mkdir()
     place.mkdir()
     keep_origin(place, source, "mine.py:build")
-    assert read_origin(place) == (f"{tmp_path / 'mine.py'}:build", {}, 0)
+    assert read_origin(place) == (f"{tmp_path / 'mine.py'}:build", {}, 0, None)
     assert is_ours(place, ORIGIN)
     other = tmp_path / "other"
     other.mkdir()
     keep_origin(other, place, None)  # from a folder that is no run, but knows its model
     assert read_origin(other) == read_origin(place)
+    (source / "recipe.yaml").write_text("target: demo\ncheckpoint: trained.pt\n")
+    keep_origin(other, source, None)
+    assert read_origin(other)[3] == str(source / "trained.pt")
     (place / ORIGIN).write_text(json.dumps({"target": "evil.py:build", "arguments": {}, "seed": 0}))
     assert not is_ours(place, ORIGIN)

@@ -118,6 +118,20 @@ def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, name: str, text: st
         read_recipe(tmp_path / "missing.yaml")
 
 
+@pytest.mark.parametrize("method", ["mp", "layerwise", "gradual"])
+def test_a_pattern_is_a_word_and_no_number_of_base_60(method: str) -> None:
+    values = {"target": "demo", "method": method, "sparsity": 0.5}
+    recipe = make_recipe({**values, "pattern": read_value("2:4")})
+    assert str(next(iter(recipe.make_methods().values())).pattern) == "2:4"
+    with pytest.raises(RecipeError, match="a pattern is a word"):
+        make_recipe({**values, "pattern": 5})
+
+
+def test_what_is_named_twice_is_tried_once() -> None:
+    recipe = make_recipe({"target": "demo", "method": ["mp", "wf", "mp"], "sparsity": [0.9, 0.5, 0.9]})
+    assert (recipe.methods, recipe.sparsities) == (["mp", "wf"], [0.9, 0.5])
+
+
 def test_values_are_read_as_yaml() -> None:
     assert [read_value(text) for text in ("0.9", "1e-3", "[mp, cbs]", "true", "auto")] == [
         0.9,

@@ -17,26 +17,30 @@ ORIGIN = "target.json"
 def keep_origin(place: Path, source: Path, target: str | None) -> None:
     """Write down what made the model: the target that was named, or the one that the source folder knows."""
     arguments: dict[str, Any] = {}
-    seed = 0
+    seed, checkpoint = 0, None
     if (source / RECIPE).is_file():
         recipe = make_recipe(read_recipe(source / RECIPE), str(source / RECIPE))
         spec, arguments, seed = recipe.target, dict(recipe.arguments or {}), recipe.seed
+        checkpoint = recipe.checkpoint
     elif target is None:
-        spec, arguments, seed = read_origin(source)
+        spec, arguments, seed, checkpoint = read_origin(source)
     if target is not None:
         spec = with_absolute_paths({"target": target}, Path.cwd())["target"]
-    write_whole(place / ORIGIN, json.dumps({"target": spec, "arguments": arguments, "seed": seed}, indent=2))
+    told = {"target": spec, "arguments": arguments, "seed": seed, "checkpoint": checkpoint}
+    write_whole(place / ORIGIN, json.dumps(told, indent=2))
     sign(place, ORIGIN)
 
 
-def read_origin(folder: Path) -> tuple[str, dict[str, Any], int]:
-    """Return the target, its arguments and its seed."""
+def read_origin(folder: Path) -> tuple[str, dict[str, Any], int, str | None]:
+    """Return the target, its arguments, its seed, and the checkpoint that the dense model was read from, if any."""
     path = folder / ORIGIN
     try:
         told = json.loads(path.read_text())
         spec, arguments, seed = told["target"], told["arguments"], told["seed"]
+        checkpoint = told.get("checkpoint")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BrainsurgeonError(f"{path} is damaged ({type(error).__name__}): name the target with --target") from error
-    if not isinstance(spec, str) or not isinstance(arguments, dict) or not isinstance(seed, int):
+    sound = isinstance(spec, str) and isinstance(arguments, dict) and isinstance(seed, int)
+    if not sound or not isinstance(checkpoint, str | None):
         raise BrainsurgeonError(f"{path} is damaged: name the target with --target")
-    return spec, arguments, seed
+    return spec, arguments, seed, checkpoint

@@ -54,11 +54,19 @@ TEXTS = ("text", "test_text")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without objects, which reads 1e-4 as the number that everyone means by it."""
+    """YAML without objects, which reads 1e-4 as the number that everyone means by it, and 2:4 as a word."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("int", "float")]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?\d[\d_]*$"), list("+-0123456789"))
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("+-0123456789")
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"),
+    list("+-.0123456789"),
 )
 
 
@@ -174,6 +182,9 @@ def make_recipe(values: dict[str, Any], origin: str = "recipe") -> Recipe:
             hint = f"did you mean {near[0]!r}?" if near else "a selection's own settings go under `options`."
             raise RecipeError(f"{origin}: unknown key {key!r}; {hint} The keys are: {', '.join(KEYS)}")
     own = {key: value for key, value in values.items() if key in OWN_KEYS}
+    for key in ("method", "sparsity"):  # one that is named twice is tried once
+        if isinstance(own.get(key), list):
+            own[key] = [value for k, value in enumerate(own[key]) if value not in own[key][:k]]
     settings = {key: value for key, value in values.items() if key in SETTINGS and value is not None}
     if own.get("goal") is not None:
         _check_goal(own, origin)
@@ -257,15 +268,19 @@ def with_absolute_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
             values["target"] = f"{(folder / Path(place).expanduser()).resolve()}:{name}"
         elif spec.startswith(LANGUAGE):
             values["target"] = f"{LANGUAGE}{(folder / Path(spec.removeprefix(LANGUAGE)).expanduser()).resolve()}"
-            texts = {
-                key: str((folder / Path(str(value)).expanduser()).resolve())
-                for key, value in dict(values.get("arguments") or {}).items()
-                if key in TEXTS
-            }
-            values["arguments"] = {**dict(values.get("arguments") or {}), **texts}
+            if values.get("arguments"):
+                values["arguments"] = with_absolute_texts(dict(values["arguments"]), folder)
     if isinstance(values.get("checkpoint"), str):
         values["checkpoint"] = str((folder / Path(values["checkpoint"]).expanduser()).resolve())
     return values
+
+
+def with_absolute_texts(arguments: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Resolve the arguments of a language model that are files."""
+    return {
+        key: str((folder / Path(str(value)).expanduser()).resolve()) if key in TEXTS else value
+        for key, value in arguments.items()
+    }
 
 
 def _in_words(error: ValidationError, values: dict[str, Any]) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def as_pattern(pattern: Pattern | str) -> Pattern:
     """Return a pattern that was given as one, or in words."""
+    if not isinstance(pattern, str | Pattern):
+        raise BrainsurgeonError(f'a pattern is a word such as "row", "2:4" or "4x4", got {pattern!r}')
     return parse_pattern(pattern) if isinstance(pattern, str) else pattern
 
 

@@ -24,6 +24,17 @@ def test_log_lines_take_the_place_of_bars(capsys: pytest.CaptureFixture[str]) ->
     assert "gradients: 60 of 60" in Path("run/log.txt").read_text()
 
 
+def test_a_start_that_fails_is_told_whatever_its_folder_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("model.py").write_text("x = 1\n")
+    Path("real").mkdir()
+    Path("link").symlink_to("real")
+    for folder in ("link", "new"):
+        assert main(["prune", "model.py:nothing", "-m", "mp", "-o", folder, "-q"]) == 1
+        assert "has no function 'nothing'" in capsys.readouterr().err
+    assert not list(Path("real").iterdir())
+    assert not Path("new").exists()
+
+
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     """Ctrl-C in the middle of very many draws: status 130, the way on, and a run that a resume would take up."""
     many = ["--set", "num_draws=1000000", "-m", "rmp"]

@@ -96,7 +96,7 @@ def test_where_much_is_no_linear_map_a_cut_layer_by_layer_is_not_relied_on() -> 
     model = nn.Sequential(*layers[:4], nn.Conv2d(8, 1, 3, padding=2), nn.Conv2d(1, 1, 3))
     result = Surgery(model, (images, images), "mse", progress=False).prune(0.5, "auto", max_gradients=2000)
     kept = next(note for note in result.notes if "was kept" in note)
-    assert all(name in kept for name in ("layerwise", "mp", "gradual"))
+    assert all(f" {name} 0." in kept for name in ("layerwise", "mp", "gradual"))
     assert "trained" not in kept
 
 
@@ -165,6 +165,20 @@ def test_the_plan_is_told_before_anything_is_tried(toy: Any) -> None:
     assert 0 < seen[plan].values["about seconds"] < 600
     assert "layerwise" in seen[plan].values["candidates"]
     assert all(event.stage not in ("layers", "training", "candidates") for event in seen[:plan])
+
+
+def test_a_limit_that_does_not_bind_changes_nothing(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many samples training alone is tried: no cut at once is compared with it on samples the dense one knows."""
+    monkeypatch.setattr(run_module, "ENOUGH", 1)
+    monkeypatch.setattr("brainsurgeon.pruning.gradual.run.ENOUGH", 1)
+    settings: dict[str, Any] = {"max_gradients": 64 * module.SURE}
+    free, bound = (
+        Surgery(*toy, progress=False).prune(0.8, "auto", **settings, **limit) for limit in ({}, {"max_seconds": 300.0})
+    )
+    assert free.notes[0].startswith("gradual was kept")
+    assert bound.notes == free.notes
+    assert bound.settings["sample_gradients"] == free.settings["sample_gradients"]
+    assert all(torch.equal(mask, bound.masks[name]) for name, mask in free.masks.items())
 
 
 def test_within_a_limit_the_plan_is_what_fits(toy: Any) -> None:

@@ -53,7 +53,7 @@ def compare(
 
     given = o.keys_given(locals())
     if not (recipe or resume):
-        given |= {"method": methods or list(METHODS), "sparsity": sparsities or list(SPARSITIES)}
+        given |= {"method": methods or list(METHODS), **o.usual_sparsities(sparsities, budget, SPARSITIES)}
     full = o.gather_new(resume, output, recipe, settings, given)
     run = start("compare", full, output, resume, trust)
     show_comparison(run, carry_out(run, "compare", track, quiet))

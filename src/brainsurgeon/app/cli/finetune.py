@@ -1,5 +1,6 @@
 """`brainsurgeon finetune`: train the kept weights for a few epochs; the pruned ones stay exactly zero."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,7 @@ def finetune(
     from brainsurgeon.app.scores import measure
     from brainsurgeon.files import save
     from brainsurgeon.files.folder import check_place
+    from brainsurgeon.network.zeros import set_zeros
     from brainsurgeon.training.finetune import finetune as run
 
     opened = p.open_pruned(folder, target, cell, device, trust)
@@ -57,22 +59,34 @@ def finetune(
         seed=seed,
     )
     before = measure(made)
-    tuned = run(
-        made.model,
-        made.data,
-        made.loss,
-        settings,
-        masks=opened.saved.masks,
-        in_place=True,
-        progress=False if quiet else None,
-    )
-    after = measure(made)
-    told: dict[str, Any] = {
-        **(opened.saved.record or {}),
-        "finetuned": {**tuned.settings, "before": before, "after": after},
-    }
-    save(tuned.model, place, tuned.masks, compressed=compressed, record=told)
-    keep_origin(place, folder, target)
+
+    def keep(said: dict[str, Any]) -> None:
+        record = {**(opened.saved.record or {}), "finetuned": {"before": before, **said}}
+        save(made.model, place, opened.saved.masks, compressed=compressed, record=record)
+        keep_origin(place, folder, target)
+
+    try:
+        tuned = run(
+            made.model,
+            made.data,
+            made.loss,
+            settings,
+            masks=opened.saved.masks,
+            in_place=True,
+            progress=False if quiet else None,
+        )
+    except KeyboardInterrupt:
+        set_zeros(made.model, opened.saved.masks)  # in the midst of a step
+        keep({"interrupted": True})
+        print(f"saved in {place} as far as it was trained; no epoch was chosen", file=sys.stderr)
+        raise
+    try:
+        after = measure(made)
+    except BaseException:  # what was trained is not lost with a score that fails
+        keep(tuned.settings)
+        print(f"saved in {place}", file=sys.stderr)
+        raise
+    keep({**tuned.settings, "after": after})
     print(tuned.summary())
     for name in before:
         print(f"{name}: {before[name]:.4g} before, {after[name]:.4g} after")

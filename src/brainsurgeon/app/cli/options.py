@@ -1,5 +1,6 @@
 """The options that several commands share, and how they and a recipe file become one recipe."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -264,6 +265,12 @@ def keys_given(parameters: dict[str, Any]) -> dict[str, Any]:
     return own | ({"arguments": arguments} if arguments else {})
 
 
+def usual_sparsities(given: list[float] | None, budget: list[str] | None, usual: Sequence[float]) -> dict[str, Any]:
+    """Return the sparsities that were given, or usual ones; none beside a budget that may name every layer's own."""
+    own = any("=" in part or part.endswith((".yaml", ".yml")) for part in budget or [])
+    return {} if own and not given else {"sparsity": given or list(usual)}
+
+
 def gather_new(
     resume: Path | None, output: Path | None, recipe: Path | None, settings: list[str] | None, given: dict[str, Any]
 ) -> "Recipe | None":
@@ -280,7 +287,15 @@ def gather_new(
 
 def gather(recipe: Path | None, settings: list[str] | None, given: dict[str, Any]) -> "Recipe":
     """Make a recipe of a file, of options (those that were given), and of KEY=VALUE pairs."""
-    from brainsurgeon.app.recipe import KEYS, make_recipe, read_recipe, read_value, with_absolute_paths
+    from brainsurgeon.app.recipe import (
+        KEYS,
+        RecipeError,
+        make_recipe,
+        read_recipe,
+        read_value,
+        with_absolute_paths,
+        with_absolute_texts,
+    )
 
     values = read_recipe(recipe) if recipe is not None else {}
     given = {key: value for key, value in given.items() if value not in (None, [], ())}
@@ -292,14 +307,20 @@ def gather(recipe: Path | None, settings: list[str] | None, given: dict[str, Any
         given["budget"] = read_budgets(given["budget"])
     if str(given.get("blocks", "")).isdigit():
         given["blocks"] = int(given["blocks"])
-    values.update(with_absolute_paths(given, Path.cwd()))
-    options = dict(values.pop("options", None) or {})
+    arguments = {**dict(values.get("arguments") or {}), **with_absolute_texts(given.pop("arguments", {}), Path.cwd())}
+    own: dict[str, Any] = {}
     for pair in settings or []:
         key, equals, text = pair.partition("=")
         if not equals:
             raise typer.BadParameter(f"--set takes KEY=VALUE, got {pair!r}")
-        where = values if key in KEYS else options
+        where = own if key not in KEYS else given
         where[key] = read_value(text)
+    values.update(with_absolute_paths(given, Path.cwd()))
+    if arguments:
+        values["arguments"] = {**arguments, **dict(given.get("arguments") or {})}
+    options = values.pop("options", None) or {}
+    if not isinstance(options, dict):
+        raise RecipeError(f"options holds a selection's own settings by name, got {options!r:.60}")
     if "target" not in values:
         raise typer.BadParameter("which model? Give file.py:function, or a recipe with a target (--recipe), or `demo`")
-    return make_recipe({**values, "options": options}, str(recipe) if recipe else "options")
+    return make_recipe({**values, "options": {**options, **own}}, str(recipe) if recipe else "options")

@@ -81,7 +81,6 @@ def open_pruned(
     from brainsurgeon.app.trust import check_trusted
     from brainsurgeon.errors import BrainsurgeonError
     from brainsurgeon.files import load
-    from brainsurgeon.network.match import Match
     from brainsurgeon.network.memory import check_device
 
     if (folder / "recipe.yaml").is_file():
@@ -89,16 +88,14 @@ def open_pruned(
         recipe = run.recipe
         if target is None:
             check_trusted(folder, recipe.target, trust, "name the target yourself (--target), or ")
-        made = load_target(target or recipe.target, recipe.arguments, None, recipe.seed)
-        if isinstance(made.loss, Match) and recipe.checkpoint is not None:  # the dense model is that of the checkpoint
-            made = load_target(target or recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed)
+        made = _made(target or recipe.target, recipe.arguments, recipe.checkpoint, recipe.seed)
         place, text = _choose(run.cells(), cell, folder), (folder / "recipe.yaml").read_text()
         if (place / HUGGINGFACE).is_dir():
             return _pruned_on_disk(place, text, recipe, device)
     elif target is None and (folder / ORIGIN).is_file():
-        spec, arguments, seed = read_origin(folder)
+        spec, arguments, seed, checkpoint = read_origin(folder)
         check_trusted(folder, spec, trust, "name the target yourself (--target), or ", ORIGIN)
-        made, place, text = load_target(spec, arguments, None, seed), folder, ""
+        made, place, text = _made(spec, arguments, checkpoint, seed), folder, ""
     elif target is None:
         raise BrainsurgeonError(
             f"{folder} is not the folder of a run and does not say what made its model: give --target file.py:function"
@@ -108,6 +105,17 @@ def open_pruned(
     saved = load(place, made.model)
     made.model.to(check_device(device or next(made.model.parameters()).device)).eval()
     return Pruned(made, saved, place, text)
+
+
+def _made(spec: str, arguments: dict[str, Any] | None, checkpoint: str | None, seed: int) -> "Target":
+    """Load a target, whose weights do not matter unless the loss is the distance from the dense model's outputs."""
+    from brainsurgeon.app.target import load_target
+    from brainsurgeon.network.match import Match
+
+    made = load_target(spec, arguments, None, seed)
+    if isinstance(made.loss, Match) and checkpoint is not None:
+        return load_target(spec, arguments, checkpoint, seed)
+    return made
 
 
 def _pruned_on_disk(place: Path, text: str, recipe: "Recipe", device: str | None) -> Pruned:

@@ -1,7 +1,6 @@
 """What `prune` and `compare` share: start or resume a run, show how it goes, say where it is."""
 
 import logging
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +61,7 @@ def carry_out(run: "RunFolder", kind: str, track: list[str] | None, quiet: bool)
                 raise
     except Exception:
         if run.fresh and not run.facts():  # it failed before anything was done: there is nothing to go on with
-            shutil.rmtree(run.path)
+            run.discard()
         raise
 
 

@@ -18,6 +18,7 @@ def show_result(run: "RunFolder", cell: "Cell") -> None:
     from brainsurgeon.app.report.record import unit
     from brainsurgeon.app.report.tables import figure, layers, shown
 
+    page = report(run.path)  # before anything is printed: a reader may have gone away
     record = read_record([run.path])
     outcome = record.outcomes[0]
     console, result = Console(), outcome.result
@@ -30,7 +31,7 @@ def show_result(run: "RunFolder", cell: "Cell") -> None:
     console.print(as_rich(layers(outcome)))
     for note in result.notes:
         say(console, f"Note: {note}")
-    report(run.path, console)
+    say(console, page)
     say(console, f"Model, masks and record: {cell.folder}")
 
 
@@ -44,23 +45,26 @@ def show_comparison(run: "RunFolder", cells: "list[Cell]") -> None:
     from brainsurgeon.app.report.tables import comparison, figure
 
     record = read_record([run.path])
-    console = Console()
+    console, picture = Console(), None
+    if len(record.sparsities) > 1:
+        drawing = curve(record, record.metric, WIDE)
+        picture = put(run.path, "comparison.svg", drawing.svg(standalone=True))
+    page = report(run.path)
     dense = record.of_dense(record.metric)
     before = "" if dense is None else f"; the dense model has {figure(dense, record.metric)}{unit(record.metric)}"
     say(console, f"{record.metric.capitalize()}, the best in bold{before}")
     console.print(as_rich(comparison(record)))
-    if len(record.sparsities) > 1:
-        drawing = curve(record, record.metric, WIDE)
-        say(console, f"Picture: {put(run.path, 'comparison.svg', drawing.svg(standalone=True))}")
-    report(run.path, console)
+    if picture is not None:
+        say(console, f"Picture: {picture}")
+    say(console, page)
     say(console, f"{len(cells)} pruned models: {cells[0].folder.parent}")
 
 
-def report(folder: Path, console: Console) -> None:
-    """Write the page, with its main picture, into a run's folder and say so."""
+def report(folder: Path) -> str:
+    """Write the page, with its main picture, into a run's folder; return the words that say so."""
     from brainsurgeon.app.report import write_report
 
-    say(console, f"Report: {write_report([folder], folder, files=False)}")
+    return f"Report: {write_report([folder], folder, files=False)}"
 
 
 def say(console: Console, words: str) -> None:

@@ -1,5 +1,6 @@
 """`brainsurgeon shrink`: whole channels, neurons and heads go, and a smaller dense network comes out."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,7 +95,7 @@ def shrink(
             tuned = result.finetune(made.model, made.data, made.loss, **given)
         except BaseException:  # what was shrunk is not lost with what trains it
             result.save(output)
-            print(f"saved in {output}, not fine-tuned")
+            print(f"saved in {output}, not fine-tuned", file=sys.stderr)
             raise
         result.model.load_state_dict(tuned.model.state_dict())
         lines += [tuned.summary(), *_scored(before, _measured(made, result.model), "fine-tuned")]

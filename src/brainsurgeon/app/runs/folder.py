@@ -13,7 +13,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +59,16 @@ class RunFolder:
         if not (path / "recipe.yaml").is_file():
             raise RunError(f"{path} is not the folder of a run: it has no recipe.yaml")
         return cls(path)
+
+    def discard(self) -> None:
+        """Remove what a start that failed has written, and the folder; a mount point or a link stays."""
+        with suppress(OSError):
+            for written in list(self.path.iterdir()):
+                if written.is_dir() and not written.is_symlink():
+                    shutil.rmtree(written)
+                else:
+                    written.unlink()
+            self.path.rmdir()
 
     @cached_property
     def recipe(self) -> Recipe:

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 KEPT = ("learning_rate", "weight_decay", "lesson", "mixup", "warp", "doubt", "without_pattern")
 """What the record of `auto` keeps of the candidate's own."""
 
+FITTING = 0.7
+"""Where training alone would be tried without a limit, it is within one, too, that it is foretold to take so much of at
+most: of many samples the dense network knows those held out, which speak for cuts at once."""
+
 
 class AutoRun:
     """One run of an `Auto`."""
@@ -79,10 +83,12 @@ class AutoRun:
 
     def _candidates(self) -> Iterator[Candidate]:
         """Yield the candidates; within a limit each is thought of when those before it are done."""
-        if not self.clock.is_limited:
-            chosen = [candidate.within(self.method.pattern) for candidate in candidates(self)]
+        chosen = [candidate.within(self.method.pattern) for candidate in candidates(self)]
+        alone = len(chosen) == 1 and isinstance(chosen[0].method, Gradual)
+        seconds = seconds_of(self, chosen) if alone or not self.clock.is_limited else math.inf
+        if not self.clock.is_limited or agreed(seconds <= FITTING * self.clock.left):
             told: dict[str, Value] = {"candidates": ", ".join(candidate.name for candidate in chosen)}
-            told["about seconds"] = float(f"{seconds_of(self, chosen):.2g}")
+            told["about seconds"] = float(f"{seconds:.2g}")
             self.task.notify(Event("plan", 0, len(chosen), told))
             yield from chosen
             return

@@ -39,6 +39,8 @@ from brainsurgeon.samples.views import own_view
 AVERAGED, PAYING = 64, 10
 """Batches that the statistics of batch normalisation are averaged over in the end, and how many steps there must be for
 each of them."""
+SLACK = 0.01
+"""How far time may be ahead of the steps, as a share of all, and of a step at most."""
 TOLD = 1.0
 """Seconds between two events of training."""
 
@@ -232,7 +234,8 @@ class Training:
         if self.deadline == math.inf:
             return by_steps
         by_time = agreed((time.monotonic() - self._begun) / max(self.deadline - self._begun, 1e-9))
-        return max(by_steps, self._gone_by + (1 - self._gone_by) * by_time)
+        ahead = min(SLACK, 1 / self.steps)  # a limit that does not bind must not be felt at the first step
+        return max(by_steps, self._gone_by + (1 - self._gone_by) * by_time - ahead)
 
     def _check_finite(self, step: int) -> None:
         largest = torch._foreach_norm([value.detach() for value in self.student.values.values()], math.inf)
