@@ -14,7 +14,7 @@ from torch import Tensor
 import brainsurgeon
 from brainsurgeon import BrainsurgeonError, PruningResult
 from brainsurgeon.export import load_csr, save_csr, to_csr, to_onnx, to_sparse_modules
-from brainsurgeon.network.match import _leaves
+from brainsurgeon.network.match import leaves
 
 ROOT = Path(__file__).parents[2]
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -37,7 +37,7 @@ def outputs(task: Task, model: torch.nn.Module) -> list[Tensor]:
     inputs = task.inputs(task.data())
     with torch.no_grad():
         found = model.eval()(**inputs) if isinstance(inputs, dict) else model.eval()(inputs)
-    return [leaf for _, leaf in _leaves(found)]
+    return [leaf for _, leaf in leaves(found)]
 
 
 def by_method(task: Task, folder: Path, column: str) -> None:
