@@ -5,12 +5,13 @@ import torch
 from torch import Tensor, nn
 
 from brainsurgeon.network import places
+from brainsurgeon.network.agreement import parts_agree
 from brainsurgeon.network.linear_maps import linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.partition import find_chain
 from brainsurgeon.network.places import pieces_of, places_at_once
 from brainsurgeon.network.streamed_costs import streamed_costs
-from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
+from brainsurgeon.network.streaming import Stream, streamed_loss
 
 VOCABULARY, WIDTH, LENGTH = 50, 8, 13
 CPU = torch.device("cpu")

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 from cases import needs_gpu
-from networks import BY_NAME, Network, every_network, every_parted_network, stream_of
+from networks import BY_NAME, Network, every_parted_network, stream_of
 from torch import Tensor, nn
 
 from brainsurgeon.network.linear_maps import LinearMap
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.modes import without_cache
 from brainsurgeon.network.parts import Part
-from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
+from brainsurgeon.network.streaming import Stream, streamed_loss
 from brainsurgeon.samples.batches import batch_size
 
 
@@ -57,11 +57,6 @@ def uncached(network: Network) -> Iterator[nn.Module]:
 @every_parted_network
 def test_the_loss_in_parts_is_the_plain_loss(network: Network, uncached: nn.Module) -> None:
     assert streamed_loss(stream_of(network, uncached)) == pytest.approx(plain_loss(network, uncached), abs=1e-6)
-
-
-@every_network
-def test_a_chain_that_hands_on_more_than_its_last_state_is_told(network: Network, uncached: nn.Module) -> None:
-    assert parts_agree(stream_of(network, uncached)) == network.parts
 
 
 @every_parted_network

@@ -2,7 +2,7 @@
 
 The final norm and the head look at one place at a time. So a piece of a sequence, with its piece of the hidden state,
 has the scores that it has within the whole; neighbouring pieces share one place, because the last of each predicts
-nothing. Whether that is so is not taken for granted: `parts_agree` compares the losses.
+nothing. Whether that is so is not taken for granted: `parts_agree` compares outputs and losses.
 """
 
 from __future__ import annotations

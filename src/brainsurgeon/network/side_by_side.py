@@ -11,13 +11,14 @@ from contextlib import closing
 from torch import Tensor
 
 from brainsurgeon.events.clock import pulse
+from brainsurgeon.network.agreement import parts_agree
 from brainsurgeon.network.inputs import CrossMoments, collect_cross_moments, cross_moments, order_of_calls
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss
 from brainsurgeon.network.modes import without_cache
 from brainsurgeon.network.partition import Chain, find_chain, finest_chain
 from brainsurgeon.network.parts import Part
-from brainsurgeon.network.streaming import Stream, parts_agree
+from brainsurgeon.network.streaming import Stream
 from brainsurgeon.network.weights import Layer, PrunableWeights
 from brainsurgeon.samples.batches import Batch, batch_size
 

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from brainsurgeon.distributed import sum_over_ranks
 from brainsurgeon.events.clock import pulse
-from brainsurgeon.network.held import lent, passing
+from brainsurgeon.network.held import lent
 from brainsurgeon.network.linear_maps import LinearMap
-from brainsurgeon.network.match import leaves
 from brainsurgeon.network.partition import Chain, first_tensor
 from brainsurgeon.network.parts import Part, Reached, nowhere, watching
 from brainsurgeon.network.places import pieces_of
@@ -32,8 +31,6 @@ REST = torch.device("cpu")
 """Where hidden states wait: a device holds one part, its moments and one batch."""
 
 
-APART = 1e-3
-"""How far outputs of the parts may be from those of the whole model, relative to the largest."""
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Parts = Generator[Part, None, None]
 
@@ -252,62 +249,9 @@ class Stream:
                     module.__dict__["forward"] = before
 
 
-def parts_agree(stream: Stream) -> bool:
-    """Say whether the parts, one after the other, give the outputs and the loss that the whole model gives.
-
-    What a chain hands to the rest of the model beside its last hidden state is not seen when it is found. The loss
-    alone would not tell where the network is so sure of a sample that it is nearly zero.
-    """
-    with passing(stream.model, stream.device), torch.no_grad(), _outputs(stream.model) as expected:
-        whole = sum(float(stream.call(batch)) * batch_size(batch) for batch in stream.batches)
-    whole /= sum(map(batch_size, stream.batches))
-    try:
-        with _outputs(stream.model) as found:
-            total, samples = _loss_sum(stream)
-    except Exception:  # another network's code, given other tensors than its own
-        return False
-    pieces = [pieces_of(batch, stream.places) for batch in stream.batches]
-    if stream.places is not None and len(expected) == len(pieces):
-        expected = [_piece(out, piece) for out, some in zip(expected, pieces, strict=True) for piece, _ in some]
-    alike = len(expected) == len(found) and all(map(_alike, expected, found))
-    return alike and math.isclose(whole, total / samples, rel_tol=1e-4, abs_tol=1e-6)
-
-
-@contextmanager
-def _outputs(model: nn.Module) -> Iterator[list[list[Tensor]]]:
-    """Give the tensors of real numbers that the model returns, call by call, for a while."""
-    found: list[list[Tensor]] = []
-
-    def note(_: nn.Module, __: Any, output: Any) -> None:
-        found.append([leaf.detach() for _, leaf in leaves(output)])
-
-    hook = model.register_forward_hook(note)
-    try:
-        yield found
-    finally:
-        hook.remove()
-
-
-def _piece(outputs: list[Tensor], piece: slice | None) -> list[Tensor]:
-    return [output if piece is None or output.dim() < 2 else output[:, piece] for output in outputs]
-
-
-def _alike(ones: list[Tensor], others: list[Tensor]) -> bool:
-    """Say whether a call has given the same numbers, to rounding; tensors of other sizes (caches) tell nothing."""
-    for one, other in zip(ones, others, strict=False):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            continue
-        finite = one.isfinite() & other.isfinite()
-        scale = float(one[finite].abs().max()) if finite.any() else 0.0
-        room = max(APART, 8 * torch.finfo(one.dtype).eps) * scale
-        if not bool(((one - other)[finite].abs() <= room).all()):
-            return False
-    return True
-
-
 def streamed_loss(stream: Stream) -> float:
     """Return the mean loss over the batches of all ranks, with every part on the device only while it is at work."""
-    return mean_over_ranks(*(_loss_sum(stream) if stream.batches else (0.0, 0)))
+    return mean_over_ranks(*(loss_sum(stream) if stream.batches else (0.0, 0)))
 
 
 def mean_over_ranks(total: float, samples: int) -> float:
@@ -316,7 +260,7 @@ def mean_over_ranks(total: float, samples: int) -> float:
     return total / count if math.isfinite(total) else math.inf
 
 
-def _loss_sum(stream: Stream) -> tuple[float, int]:
+def loss_sum(stream: Stream) -> tuple[float, int]:
     """Return the sum of the losses of this rank's samples, and their number."""
     total, samples = 0.0, 0
     for value, batch in zip(stream.losses(), stream.batches, strict=True):

@@ -14,22 +14,24 @@ from brainsurgeon.distributed import broadcast, gather_words, is_first, world_si
 from brainsurgeon.engine.budget import Share
 from brainsurgeon.engine.layer.patterns import Pattern
 from brainsurgeon.errors import BrainsurgeonError
+from brainsurgeon.network.agreement import parts_agree
 from brainsurgeon.network.answers import has_targets
 from brainsurgeon.network.checks import check_loss, check_separate, check_suspects
-from brainsurgeon.network.held import held_in, passing, writing
+from brainsurgeon.network.held import held_in, passing
 from brainsurgeon.network.linear_maps import LinearMap, linear_maps
 from brainsurgeon.network.loss import BatchLoss, LossLike
 from brainsurgeon.network.match import Match
 from brainsurgeon.network.modes import evaluated, without_cache
 from brainsurgeon.network.partition import Chain, find_chain, finest_chain
 from brainsurgeon.network.places import places_at_once
-from brainsurgeon.network.streaming import Stream, parts_agree, streamed_loss
+from brainsurgeon.network.streaming import Stream, streamed_loss
 from brainsurgeon.network.weights import Layer
 from brainsurgeon.pruning.layerwise.costs import LOADED_WHOLE, row_costs
 from brainsurgeon.pruning.layerwise.counts import shared_counts
 from brainsurgeon.pruning.layerwise.ranks import check_ranks
 from brainsurgeon.pruning.layerwise.run import LayerRun, tried_for
 from brainsurgeon.pruning.layerwise.solvers import Admm, LayerSolver
+from brainsurgeon.pruning.layerwise.unseen import by_magnitude, maps_by_magnitude
 from brainsurgeon.pruning.outcome import Outcome, Task
 from brainsurgeon.pruning.patterns import as_pattern, check_divides, pattern_shares
 from brainsurgeon.pruning.ranks import own_share
@@ -150,11 +152,11 @@ class Layerwise:
         reason = "not reached in time" if run.late else "not called for the samples"
         if others:
             notes.append(f"no plain linear map, so pruned by magnitude and without a pattern: {', '.join(others)}")
-            masks.update(_by_magnitude(loss.model, others))
+            masks.update(by_magnitude(loss.model, others))
         if unseen:
             notes.append(f"{reason}, so pruned by magnitude: {', '.join(unseen)}")
             left = [layer for layer in layers if layer.name in unseen]
-            masks.update(_maps_by_magnitude(loss.model, left, unseen, self.pattern))
+            masks.update(maps_by_magnitude(loss.model, left, unseen, self.pattern))
 
         def measure(model: nn.Module) -> float:
             with evaluated(model), without_cache(model):
@@ -265,30 +267,6 @@ def _for_curves(batches: list[Batch]) -> list[Batch]:
     if len(some) < world_size():  # every rank gets some
         some = list(regroup(some, max(1, sum(map(batch_size, some)) // world_size())))
     return own_share(some)
-
-
-def _by_magnitude(model: nn.Module, counts: dict[str, int]) -> dict[str, Tensor]:
-    masks = {}
-    for name, count in counts.items():
-        with writing(model, name) as values:
-            flat = values.abs().reshape(1, -1).float()
-            masks[name] = Pattern().prune_lowest(flat, count).view(values.shape)
-            values.masked_fill_(masks[name], 0.0)
-    return masks
-
-
-def _maps_by_magnitude(
-    model: nn.Module, layers: list[LinearMap], counts: dict[str, int], pattern: Pattern
-) -> dict[str, Tensor]:
-    masks = {}
-    for layer in layers:
-        with writing(model, layer.name) as values:
-            rows = layer.rows(values.abs().float())
-            rows = rows[0] if rows.shape[0] == 1 else rows
-            mask = pattern.prune_lowest(rows, counts[layer.name])
-            masks[layer.name] = layer.stored(mask.reshape(-1, *mask.shape[-2:]))
-            values.masked_fill_(masks[layer.name], 0.0)
-    return masks
 
 
 def _store(store: Any) -> tuple[Callable[[int], Any], Callable[[int, dict[str, Tensor]], None]]:

@@ -22,6 +22,7 @@ from brainsurgeon.engine.layer.solve import LayerProblem
 from brainsurgeon.errors import BrainsurgeonError
 from brainsurgeon.events import silent
 from brainsurgeon.events.clock import Clock
+from brainsurgeon.network.agreement import parts_agree
 from brainsurgeon.network.footprint import samples_in
 from brainsurgeon.network.held import held_in, passing
 from brainsurgeon.network.inputs import Moments
@@ -31,7 +32,7 @@ from brainsurgeon.network.modes import evaluated, own_mode, without_cache
 from brainsurgeon.network.partition import Chain, find_chain, finest_chain
 from brainsurgeon.network.parts import Part
 from brainsurgeon.network.spread import taken_over
-from brainsurgeon.network.streaming import Stream, parts_agree
+from brainsurgeon.network.streaming import Stream
 from brainsurgeon.pruning.layerwise.method import CURVED, IMAGES, REPORTED, TOKENS, Layerwise
 from brainsurgeon.pruning.layerwise.run import LayerRun, tried_for
 from brainsurgeon.samples.batches import (
