@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from brainsurgeon.network.held import passing
 from brainsurgeon.network.match import leaves
 from brainsurgeon.network.places import pieces_of
-from brainsurgeon.network.streaming import Stream, loss_sum
+from brainsurgeon.network.streaming import REST, Stream, loss_sum
 from brainsurgeon.samples.batches import batch_size
 
 APART = 1e-3
@@ -47,7 +47,7 @@ def _outputs(model: nn.Module) -> Iterator[list[list[Tensor]]]:
     found: list[list[Tensor]] = []
 
     def note(_: nn.Module, __: Any, output: Any) -> None:
-        found.append([leaf.detach() for _, leaf in leaves(output)])
+        found.append([leaf.detach().to(REST) for _, leaf in leaves(output)])  # a device has other work to hold
 
     hook = model.register_forward_hook(note)
     try:
