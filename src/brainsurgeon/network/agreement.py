@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brainsurgeon.network.buffers import same_numbers
 from brainsurgeon.network.held import passing
 from brainsurgeon.network.match import leaves
 from brainsurgeon.network.places import pieces_of
@@ -65,9 +66,18 @@ def _alike(ones: list[Tensor], others: list[Tensor]) -> bool:
     for one, other in zip(ones, others, strict=False):
         if one.shape != other.shape or one.dtype != other.dtype:
             continue
-        finite = one.isfinite() & other.isfinite()
-        scale = float(one[finite].abs().max()) if finite.any() else 0.0
-        room = max(APART, 8 * torch.finfo(one.dtype).eps) * scale
-        if not bool(((one - other)[finite].abs() <= room).all()):
+        if not is_near(other, one, max(APART, 8 * torch.finfo(one.dtype).eps)):
             return False
     return True
+
+
+def is_near(found: Tensor, expected: Tensor, tolerance: float, least: float = 0.0) -> bool:
+    """Say whether two tensors differ by no more than a share of the largest number expected, or of `least`.
+
+    What is infinite or no number must be the same: an output may be infinite where a move is not allowed.
+    """
+    finite = found.isfinite() & expected.isfinite()
+    if not same_numbers(found[~finite], expected[~finite]):
+        return False
+    scale = float(expected[finite].abs().max()) if finite.any() else 0.0
+    return bool(((found - expected)[finite].abs() <= tolerance * max(scale, least)).all())

@@ -112,7 +112,7 @@ class _Held:
         changed = now.keys() != self.buffers.keys() or not all(self._stays(name, now[name]) for name in now)
         for name, value in self.values.items():
             own = self.buffers[name]
-            if own is not None and not _is_expanded(own) and not _equal(own, value):
+            if own is not None and not _is_expanded(own) and not same_numbers(own, value):
                 with torch.inference_mode(own.is_inference()), torch.no_grad():
                     own.copy_(value)
         if isinstance(module, torch.jit.ScriptModule):
@@ -136,7 +136,8 @@ class _Held:
             return own is now
         if name not in self.values:
             return now is own or now.is_meta or own.is_meta  # an offloaded buffer comes and goes
-        return now.device != own.device or _equal(now, self.values[name])  # what was moved is another's to bring back
+        moved = now.device != own.device  # which another has to bring back
+        return moved or same_numbers(now, self.values[name])
 
 
 def _is_plain(note: Any) -> bool:
@@ -153,7 +154,7 @@ def _is_comparable(buffer: Tensor) -> bool:
     return buffer.layout == torch.strided and not buffer.is_meta
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
+def same_numbers(one: Tensor, other: Tensor) -> bool:
     """Say whether two tensors have the same numbers, those that are no number in the same places."""
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         return False

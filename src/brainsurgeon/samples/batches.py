@@ -90,9 +90,8 @@ def moved(batch: Batch, device: torch.device) -> Batch:
     """
 
     def move(tensor: Tensor) -> Tensor:
-        tensor = tensor.detach().to(
-            device, non_blocking=device.type == "cuda"
-        )  # a CPU would read what is not there yet
+        on_gpu = device.type == "cuda"  # a CPU would read what is not there yet
+        tensor = tensor.detach().to(device, non_blocking=on_gpu)
         return tensor.clone() if tensor.is_inference() else tensor
 
     return map_tensors(move, batch)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
+from brainsurgeon.network.agreement import is_near
 from brainsurgeon.structured.groups import Group, tied
 from brainsurgeon.structured.remove import cuts_of, remove, silence
 from brainsurgeon.structured.tracing import Call
@@ -145,14 +146,7 @@ def agree(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
     ones, others = (_tensors(value) for value in (found, expected))
     if [one.shape for one in ones] != [other.shape for other in others]:
         return False
-    for one, other in zip(ones, others, strict=True):
-        finite = one.isfinite() & other.isfinite()
-        if not torch.equal(one[~finite].nan_to_num(0.0), other[~finite].nan_to_num(0.0)):
-            return False  # an output may be infinite where a move is not allowed
-        scale = float(other[finite].abs().max()) if finite.any() else 0.0
-        if not bool(((one - other)[finite].abs() <= tolerance * max(scale, 1e-6)).all()):
-            return False
-    return True
+    return all(is_near(one, other, tolerance, least=1e-6) for one, other in zip(ones, others, strict=True))
 
 
 def _tensors(value: Any) -> list[Tensor]:
